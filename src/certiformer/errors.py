@@ -1,0 +1,19 @@
+"""The errors a caller can meet. Each message restates what was asked and says what to do."""
+
+from __future__ import annotations
+
+
+class CertiformerError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InputError(CertiformerError, ValueError):
+    """The call itself is wrong: a bad position, radius, norm, text, file or option."""
+
+
+class ModelError(CertiformerError):
+    """A model folder or module that cannot be opened as asked."""
+
+
+class UnsupportedError(CertiformerError):
+    """The model uses operations that cannot be bounded; the message lists all of them."""

@@ -1,0 +1,70 @@
+"""What the rest of the package needs to know about a model: embeddings in, logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back to the characters a person typed."""
+
+    def encode(self, text: str) -> Encoding: ...
+
+    def decode(self, ids: list[int]) -> list[str]:
+        """The token of each id."""
+        ...
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A tokenised text. `spans[i]` are the characters of token i in the text, or None for special tokens."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int] | None, ...]
+    special: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A classifier split where it is perturbed.
+
+    `embed` maps ids `[batch, n]` to raw embeddings `[batch, n, d]`; `module` maps embeddings to logits
+    `[batch, classes]`. The perturbation moves the embeddings. `special` holds the ids that are never perturbed.
+    """
+
+    module: nn.Module
+    embed: Callable[[Tensor], Tensor] | None = None
+    tokenizer: Tokenizer | None = None
+    labels: tuple[str, ...] = ()
+    name: str = "model"
+    special: frozenset[int] = frozenset()
+    max_length: int | None = None
+    vocabulary: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)  # what the folder says of itself: accuracy, data, command
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # captured graphs, by length and precision
+
+    def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Model:
+        """This model on another device or in another precision; the original is left alone."""
+        import copy
+
+        module = copy.deepcopy(self.module).to(device=device, dtype=dtype)
+        embed = copy.deepcopy(self.embed)
+        if isinstance(embed, nn.Module):
+            embed = embed.to(device=device, dtype=dtype)
+        return Model(
+            module=module,
+            embed=embed,
+            tokenizer=self.tokenizer,
+            labels=self.labels,
+            name=self.name,
+            special=self.special,
+            max_length=self.max_length,
+            vocabulary=self.vocabulary,
+            facts=self.facts,
+        )

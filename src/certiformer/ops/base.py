@@ -1,0 +1,142 @@
+"""What an op is: a function, its interval extension, and linear functions below and above it.
+
+Every tensor an op sees has one leading axis for instances; everything after it has the shape the node has in the
+model. Axes are named by letters, so that one contraction rule serves every op (see `bounds/coefficients.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+Shape = tuple[int, ...]
+LETTERS = "abcdefghijkl"  # the axes of an op's output, in order
+OWN = "zyxwvutsrq"  # axes that only an input has
+
+
+class Box(NamedTuple):
+    """Elementwise bounds `lower <= x <= upper`, each `[instances, *shape]`."""
+
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of one instance."""
+        return tuple(self.lower.shape[1:])
+
+    @property
+    def centre(self) -> Tensor:
+        return self.lower / 2 + self.upper / 2
+
+    @property
+    def radius(self) -> Tensor:
+        return self.upper / 2 - self.lower / 2
+
+    def map(self, f: Callable[[Tensor], Tensor]) -> Box:
+        """The box of a rearrangement or another increasing exact function of its entries."""
+        return Box(f(self.lower), f(self.upper))
+
+    @staticmethod
+    def blank(shape: Shape, like: Tensor) -> Box:
+        """A box that carries a shape and no numbers, for ops whose planes do not depend on them."""
+        empty = like.new_zeros(()).expand((1, *shape))
+        return Box(empty, empty)
+
+
+class Slope(NamedTuple):
+    """The coefficients of one input in an op's planes.
+
+    `inputs` names the axes of that input and `axes` those of the coefficient tensors (after the instance axis), with
+    the letters of `Planes.outputs` where an axis is shared. `upper is lower` when the op is exact in this input.
+    """
+
+    inputs: str
+    axes: str
+    lower: Tensor
+    upper: Tensor
+
+
+class Planes(NamedTuple):
+    """`sum_k lower_k x_k + offset[0] <= f(x) <= sum_k upper_k x_k + offset[1]` for every x in the box.
+
+    `valid`, where given, is a boolean per instance: False where the op is not defined on the whole box, and the
+    planes of that instance mean nothing.
+    """
+
+    outputs: str
+    slopes: tuple[Slope, ...]
+    lower: Tensor | None = None  # offsets [instances | 1, *output shape]; None is zero
+    upper: Tensor | None = None
+    valid: Tensor | None = None
+
+
+class Op(ABC):
+    """One operation. Subclasses are frozen dataclasses whose fields are the attributes of the operation.
+
+    `forward(*x)` is the function itself, `interval(*boxes)` encloses its range, `planes(*boxes)` encloses it between
+    affine functions. `exact` ops are affine: their planes coincide and depend on the shapes alone. Ops that only
+    rearrange entries derive from `Movement` and say where each entry came from instead.
+    """
+
+    name: ClassVar[str]
+    exact: ClassVar[bool] = False
+    summary: ClassVar[str] = ""
+    targets: ClassVar[tuple[str, ...]] = ()  # ATen operators this op understands
+
+    @abstractmethod
+    def forward(self, *x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def interval(self, *boxes: Box) -> Box: ...
+
+    def planes(self, *boxes: Box) -> Planes:
+        raise TypeError(f"{self.name} rearranges entries and has no planes")
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Turn a call of one of `targets` into nodes. The default is an op without attributes."""
+        return build.add(cls(), *args)
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        """Instances with input shapes, for the contract test that runs over every op."""
+        ...
+
+    @classmethod
+    def domain(cls) -> tuple[float, float]:
+        """The open interval on which the op is defined."""
+        return (-math.inf, math.inf)
+
+
+REGISTRY: dict[str, type[Op]] = {}
+
+
+def register(cls: type[Op]) -> type[Op]:
+    """Enter an op into the one table of ops."""
+    if cls.name in REGISTRY:
+        raise ValueError(f"two ops are called {cls.name!r}")
+    REGISTRY[cls.name] = cls
+    return cls
+
+
+def letters(rank: int) -> str:
+    return LETTERS[:rank]
+
+
+def ulp(x: Tensor) -> float:
+    """The unit roundoff of a tensor's precision."""
+    return float(torch.finfo(x.dtype).eps) / 2
+
+
+def outward(lower: Tensor, upper: Tensor, magnitude: Tensor, ulps: float = 4.0) -> tuple[Tensor, Tensor]:
+    """Move two bounds apart by the rounding of a few operations on numbers of the given magnitude."""
+    tiny = torch.finfo(magnitude.dtype).tiny
+    slack = magnitude * (2 * ulps * ulp(magnitude)) + tiny
+    return lower - slack, upper + slack

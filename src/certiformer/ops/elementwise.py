@@ -1,0 +1,295 @@
+"""Functions of one variable. Each is slope first, offset second.
+
+A slope may be any finite number; the offset is then the extreme of `f(x) - slope x` over the box, which sits at a
+known point (an end of the box, or the point of tangency). So the planes are sound however the slope was found, also
+where `u - l` is tiny and a chord is nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .base import Box, Op, Planes, Shape, Slope, letters, outward, register, ulp
+
+
+class Elementwise(Op):
+    """A function of one variable applied to every entry."""
+
+    ulps: ClassVar[float] = 8.0  # bound on the error of the library's own evaluation, with room to spare
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield cls(), ((3, 4),)
+
+    @abstractmethod
+    def function(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def derivative(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def lines(self, l: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Lower slope, lower offset, upper slope, upper offset in exact arithmetic."""
+        ...
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return self.function(x[0])
+
+    def valid(self, box: Box) -> Tensor | None:
+        low, high = self.domain()
+        if low == -math.inf and high == math.inf:
+            return None
+        inside = (box.lower > low) & (box.upper < high)
+        return inside.flatten(1).all(dim=1)
+
+    def inside(self, box: Box) -> Box:
+        """The box with entries outside the domain replaced by something harmless (their instance is not valid)."""
+        low, high = self.domain()
+        if low == -math.inf and high == math.inf:
+            return box
+        ok = (box.lower > low) & (box.upper < high)
+        one = torch.ones_like(box.lower)
+        return Box(torch.where(ok, box.lower, one), torch.where(ok, box.upper, one))
+
+    def planes(self, *boxes: Box) -> Planes:
+        (box,) = boxes
+        valid = self.valid(box)
+        l, u = self.inside(box)
+        sl, ol, su, ou = self.lines(l, u)
+        reach = torch.maximum(l.abs(), u.abs())
+        values = torch.maximum(self.function(l).abs(), self.function(u).abs())
+        ol, _ = outward(ol, ol, sl.abs() * reach + ol.abs() + values, self.ulps)
+        _, ou = outward(ou, ou, su.abs() * reach + ou.abs() + values, self.ulps)
+        axes = letters(l.dim() - 1)
+        return Planes(axes, (Slope(axes, axes, sl, su),), ol, ou, valid)
+
+
+def chord(l: Tensor, u: Tensor, fl: Tensor, fu: Tensor, middle: Tensor) -> Tensor:
+    """The slope of the chord, or the derivative in the middle where the chord would be rounding noise."""
+    width = u - l
+    scale = torch.maximum(l.abs(), u.abs())
+    wide = width > 64 * ulp(l) * scale + torch.finfo(l.dtype).tiny
+    return torch.where(wide, (fu - fl) / torch.where(wide, width, torch.ones_like(width)), middle)
+
+
+class Monotone(Elementwise):
+    """An increasing function: its range is the range of its ends."""
+
+    def interval(self, *boxes: Box) -> Box:
+        (box,) = boxes
+        l, u = self.inside(box)
+        fl, fu = self.function(l), self.function(u)
+        return Box(*outward(fl, fu, torch.maximum(fl.abs(), fu.abs()), self.ulps))
+
+
+class Convex(Elementwise):
+    """`f` convex: tangent below, chord above. `concave` turns the picture over."""
+
+    concave: ClassVar[bool] = False
+
+    def tangent_point(self, l: Tensor, u: Tensor) -> Tensor:
+        return l / 2 + u / 2
+
+    def lines(self, l: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        fl, fu = self.function(l), self.function(u)
+        middle = l / 2 + u / 2
+        d = torch.minimum(torch.maximum(self.tangent_point(l, u), l), u)
+        tangent = self.derivative(d)
+        touch = self.function(d) - tangent * d
+        slope = chord(l, u, fl, fu, self.derivative(middle))
+        if self.concave:
+            return slope, torch.minimum(fl - slope * l, fu - slope * u), tangent, touch
+        return tangent, touch, slope, torch.maximum(fl - slope * l, fu - slope * u)
+
+
+@register
+@dataclass(frozen=True)
+class Relu(Monotone):
+    """`max(x, 0)`; over `l < 0 < u` the chord above, and below `0` or `x`, whichever leaves the smaller area."""
+
+    name = "relu"
+    summary = "chord above; 0 or x below, by the smaller area"
+    targets = ("aten.relu.default",)
+    ulps = 2.0
+
+    def function(self, x: Tensor) -> Tensor:
+        return x.clamp(min=0)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return (x > 0).to(x.dtype)
+
+    def lines(self, l: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        width = u - l
+        crossing = (l < 0) & (u > 0)
+        above = torch.where(crossing, u / torch.where(crossing, width, torch.ones_like(width)), (l >= 0).to(l.dtype))
+        below = torch.where(crossing, (u >= -l).to(l.dtype), (l >= 0).to(l.dtype))
+        zero = torch.zeros_like(l)
+        top = torch.where(crossing, torch.maximum(-above * l, u - above * u), zero)
+        return below, zero, above, top
+
+    def interval(self, *boxes: Box) -> Box:
+        return boxes[0].map(self.function)
+
+    def planes(self, *boxes: Box) -> Planes:
+        (box,) = boxes
+        sl, ol, su, ou = self.lines(*box)
+        _, ou = outward(ou, ou, torch.where(ou > 0, box.upper - box.lower, ou), self.ulps)
+        axes = letters(len(box.shape))
+        return Planes(axes, (Slope(axes, axes, sl, su),), ol, torch.where(su * (1 - su) == 0, ol, ou), None)
+
+
+@register
+@dataclass(frozen=True)
+class Exp(Monotone, Convex):
+    """`exp(x)`; the tangent touches no further than `l + 0.99`, which keeps the lower line positive on the box."""
+
+    name = "exp"
+    summary = "chord above; tangent at min((l+u)/2, l+0.99) below, positive on the box"
+    targets = ("aten.exp.default",)
+
+    def function(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+    def tangent_point(self, l: Tensor, u: Tensor) -> Tensor:
+        return torch.minimum(l / 2 + u / 2, l + 0.99)
+
+
+@register
+@dataclass(frozen=True)
+class Reciprocal(Convex):
+    """`1 / x` for `x > 0`. A box that is not provably positive is not valid."""
+
+    name = "reciprocal"
+    summary = "x > 0: chord above, tangent in the middle below"
+    targets = ("aten.reciprocal.default",)
+
+    @classmethod
+    def domain(cls) -> tuple[float, float]:
+        return (0.0, math.inf)
+
+    def function(self, x: Tensor) -> Tensor:
+        return 1 / x
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return -1 / (x * x)
+
+    def interval(self, *boxes: Box) -> Box:
+        l, u = self.inside(boxes[0])
+        return Box(*outward(1 / u, 1 / l, 1 / l, self.ulps))
+
+
+@register
+@dataclass(frozen=True)
+class Square(Convex):
+    """`x^2`; the tangent point is `min((l+u)/2, 2l)` for `l >= 0`, mirrored for `u <= 0`, and 0 across zero."""
+
+    name = "square"
+    summary = "chord above; tangent at min((l+u)/2, 2l), mirrored, 0 across zero: never negative on the box"
+    targets = ("aten.square.default",)
+
+    def function(self, x: Tensor) -> Tensor:
+        return x * x
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+    def tangent_point(self, l: Tensor, u: Tensor) -> Tensor:
+        middle = l / 2 + u / 2
+        right = torch.minimum(middle, 2 * l)
+        left = torch.maximum(middle, 2 * u)
+        return torch.where(l >= 0, right, torch.where(u <= 0, left, torch.zeros_like(l)))
+
+    def interval(self, *boxes: Box) -> Box:
+        l, u = boxes[0]
+        across = (l < 0) & (u > 0)
+        a, b = l * l, u * u
+        low = torch.where(across, torch.zeros_like(a), torch.minimum(a, b))
+        high = torch.maximum(a, b)
+        low, high = outward(low, high, high, self.ulps)
+        return Box(low.clamp(min=0), high)
+
+
+@register
+@dataclass(frozen=True)
+class Sqrt(Monotone, Convex):
+    """`sqrt(x)` for `x > 0`: concave, chord below, tangent in the middle above."""
+
+    name = "sqrt"
+    summary = "x > 0: chord below, tangent in the middle above"
+    targets = ("aten.sqrt.default",)
+    concave = True
+
+    @classmethod
+    def domain(cls) -> tuple[float, float]:
+        return (0.0, math.inf)
+
+    def function(self, x: Tensor) -> Tensor:
+        return x.sqrt()
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return 0.5 / x.sqrt()
+
+
+@register
+@dataclass(frozen=True)
+class Tanh(Monotone):
+    """`tanh(x)`: convex below zero, concave above; across zero, lines tangent on one side through the other end.
+
+    The slope is found by bisection. Whatever slope comes out, `tanh(x) - slope x` has its minimum over the box at the
+    left tangency, `l` or `u`, and its maximum at the right tangency, `l` or `u`: the offset is the extreme of those.
+    """
+
+    name = "tanh"
+    summary = "one-sided: chord and middle tangent; across zero: tangents through the far end"
+    targets = ("aten.tanh.default",)
+    steps: ClassVar[int] = 60
+
+    def function(self, x: Tensor) -> Tensor:
+        return torch.tanh(x)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        # 1 - tanh(x)^2 without cancellation
+        e = torch.exp(-2 * x.abs())
+        return 4 * e / ((1 + e) * (1 + e))
+
+    def touching(self, l: Tensor, u: Tensor) -> Tensor:
+        """The d in [l, 0] whose tangent passes through (u, tanh(u)), or l when there is none."""
+        fu = torch.tanh(u)
+        low, high = l, torch.zeros_like(l)  # the tangent at `high` = 0 passes above (u, f(u)) for u > 0
+        for _ in range(self.steps):
+            d = low / 2 + high / 2
+            under = torch.tanh(d) + self.derivative(d) * (u - d) <= fu
+            low, high = torch.where(under, d, low), torch.where(under, high, d)
+        return low
+
+    def lines(self, l: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        fl, fu = torch.tanh(l), torch.tanh(u)
+        middle = l / 2 + u / 2
+        tangent = self.derivative(middle)
+        slope = chord(l, u, fl, fu, tangent)
+        across = (l < 0) & (u > 0)
+        lo, hi = l.clamp(max=0), u.clamp(min=0)
+        dl = self.touching(lo, hi)
+        du = -self.touching(-hi, -lo)
+        below = torch.where(across, self.derivative(dl), torch.where(l >= 0, slope, tangent))
+        above = torch.where(across, self.derivative(du), torch.where(l >= 0, tangent, slope))
+        return below, self.least(below, l, u), above, -self.least(above, -u, -l)
+
+    def least(self, slope: Tensor, l: Tensor, u: Tensor) -> Tensor:
+        """`min over [l, u] of tanh(x) - slope x`, for any slope: at an end or where `tanh' = slope`, x <= 0."""
+        # tanh'(x) = s at tanh(x) = -sqrt(1 - s); a rounded root only misses by the square of the rounding
+        s = slope.clamp(min=torch.finfo(slope.dtype).tiny, max=1)
+        root = -torch.atanh(torch.sqrt(1 - s).clamp(max=1 - ulp(s)))
+        root = torch.minimum(torch.maximum(root, l), u)
+        ends = torch.minimum(torch.tanh(l) - slope * l, torch.tanh(u) - slope * u)
+        return torch.minimum(ends, torch.tanh(root) - slope * root)

@@ -1,0 +1,133 @@
+"""Products of two perturbed tensors.
+
+`x y` over the box `[lx, ux] x [ly, uy]` lies above `ly x + lx y - lx ly` and below `uy x + lx y - lx uy`: McCormick's
+planes, the pair the paper proves optimal in volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import OWN, Box, Op, Planes, Shape, Slope, letters, outward, register
+from .elementwise import Reciprocal, Square
+from .linear import Scale, align, shared_axes
+
+
+def corners(a: Box, b: Box) -> Box:
+    """The exact range of a product, from its four corners."""
+    p = torch.stack([a.lower * b.lower, a.lower * b.upper, a.upper * b.lower, a.upper * b.upper])
+    low, high = p.amin(dim=0), p.amax(dim=0)
+    return Box(*outward(low, high, torch.maximum(low.abs(), high.abs()), ulps=1))
+
+
+@register
+@dataclass(frozen=True)
+class Multiply(Op):
+    """`x y` entry by entry, with broadcasting."""
+
+    name = "multiply"
+    summary = "lower: ly x + lx y - lx ly; upper: uy x + lx y - lx uy"
+    targets = ("aten.mul.Tensor", "aten.div.Tensor", "aten.pow.Tensor_Scalar", "aten.mul.Scalar", "aten.div.Scalar")
+
+    def forward(self, *x: Tensor) -> Tensor:
+        a, b = align(*x)
+        return a * b
+
+    def interval(self, *boxes: Box) -> Box:
+        lowers = align(boxes[0].lower, boxes[1].lower)
+        uppers = align(boxes[0].upper, boxes[1].upper)
+        return corners(Box(lowers[0], uppers[0]), Box(lowers[1], uppers[1]))
+
+    def planes(self, *boxes: Box) -> Planes:
+        x, y = boxes
+        output = tuple(torch.broadcast_shapes(x.shape, y.shape))
+        lx, ly = align(x.lower, y.lower)
+        ux, uy = align(x.upper, y.upper)
+        full = (max(lx.shape[0], ly.shape[0]), *output)
+        size = torch.maximum(lx.abs(), ux.abs()) * torch.maximum(ly.abs(), uy.abs())
+        lower, upper = outward(-lx * ly, -lx * uy, 3 * size, ulps=2)
+        names = letters(len(output))
+        sx = Slope(shared_axes(x.shape, output), names, ly.expand(full), uy.expand(full))
+        beta = lx.expand(full)
+        sy = Slope(shared_axes(y.shape, output), names, beta, beta)
+        return Planes(names, (sx, sy), lower.expand(full), upper.expand(full))
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, y = args[:2]
+        if "pow" in build.target:
+            if y == 2:
+                return build.add(Square(), x)
+            if y == 1:
+                return x
+            if y == -1:
+                return build.add(Reciprocal(), x)
+            return build.unsupported(f"a power of {y}")
+        if "div" in build.target:
+            if not build.is_node(y):
+                return build.add(Scale(1 / build.constant(y)), x)
+            y = build.add(Reciprocal(), y)
+            if not build.is_node(x):
+                return build.add(Scale(build.constant(x)), y)
+            return build.add(cls(), x, y)
+        if not build.is_node(y):
+            return build.add(Scale(build.constant(y)), x)
+        if not build.is_node(x):
+            return build.add(Scale(build.constant(x)), y)
+        return build.add(Square(), x) if build.same(x, y) else build.add(cls(), x, y)
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield cls(), ((3, 4), (3, 4))
+        yield cls(), ((2, 3, 4), (2, 3, 1))
+
+
+@register
+@dataclass(frozen=True)
+class MatMul(Op):
+    """`x @ y` on the last two axes: one product per term, summed. Leading axes agree."""
+
+    name = "matmul"
+    summary = "the planes of a product for every term, summed; coefficients on x depend on y's box alone and conversely"
+    targets = ("aten.matmul.default", "aten.bmm.default", "aten.mm.default", "aten.addmm.default")
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return x[0] @ x[1]
+
+    def interval(self, *boxes: Box) -> Box:
+        x, y = boxes
+        # [..., i, k, 1] and [..., 1, k, j]
+        p = corners(
+            Box(x.lower.unsqueeze(-1), x.upper.unsqueeze(-1)), Box(y.lower.unsqueeze(-3), y.upper.unsqueeze(-3))
+        )
+        low, high = p.lower.sum(dim=-2), p.upper.sum(dim=-2)
+        size = torch.maximum(p.lower.abs(), p.upper.abs()).sum(dim=-2)
+        return Box(*outward(low, high, size, ulps=x.shape[-1] + 2))
+
+    def planes(self, *boxes: Box) -> Planes:
+        x, y = boxes
+        rank = len(x.shape)
+        names = letters(rank)
+        batch, i, j, k = names[:-2], names[-2], names[-1], OWN[0]
+        lower = -(x.lower @ y.lower)
+        upper = -(x.lower @ y.upper)
+        xs = torch.maximum(x.lower.abs(), x.upper.abs())
+        ys = torch.maximum(y.lower.abs(), y.upper.abs())
+        lower, upper = outward(lower, upper, 3 * (xs @ ys), ulps=x.shape[-1] + 2)
+        sx = Slope(batch + i + k, batch + k + j, y.lower, y.upper)
+        sy = Slope(batch + k + j, batch + i + k, x.lower, x.lower)
+        return Planes(names, (sx, sy), lower, upper)
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return build.matmul(*args)
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield cls(), ((3, 2), (2, 4))
+        yield cls(), ((2, 3, 2), (2, 2, 3))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..ops.base import Planes, Shape, Slope
+from ..ops.base import Planes, Shape, Slope, whole_axes
 
 ROWS = "ABCDEFGHIJKL"  # the axes of the start node
 SIDE, INSTANCE, INPUT = "Y", "Z", "X"
@@ -220,7 +220,7 @@ class Coefficients:
 
     def reshape(self, old: Shape, new: Shape) -> Coefficients:
         """Coefficients on a tensor of shape `new`, of which the node of shape `old` is a reshape."""
-        whole = dict(_whole_axes(old, new))
+        whole = dict(whole_axes(old, new))
         a = self
         for axis in range(len(old)):
             if a.linked(axis) is not None and axis not in whole:
@@ -259,6 +259,10 @@ class Coefficients:
         sizes = [self.rows[a] if i == d else s for i, s in enumerate(self.tensor.shape)]
         tensor = self.tensor.expand(sizes).transpose(2 + a, d)
         return replace(self, tensor=tensor, node=node, links=tuple(None if i == a else l for i, l in enumerate(self.links)))
+
+    def centered(self) -> Coefficients:
+        """Through `x - mean(x)` on the last axis, which is not linked: the map is its own transpose."""
+        return replace(self, tensor=self.tensor - self.tensor.mean(dim=-1, keepdim=True))
 
     def __add__(self, other: Coefficients) -> Coefficients:
         """The sum of functions on the same node; links that only one of them has are stored in full."""
@@ -303,24 +307,3 @@ def _pad(x: Tensor, dim: int, before: int, size: int) -> Tensor:
     out = x.new_zeros([size if i == dim else s for i, s in enumerate(x.shape)])
     out.narrow(dim, before, x.shape[dim]).copy_(x)
     return out
-
-
-def _whole_axes(old: Shape, new: Shape) -> list[tuple[int, int]]:
-    """Pairs of axes that a reshape carries over unbroken (sizes above 1)."""
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(old) and j < len(new):
-        si, sj, p, q = i + 1, j + 1, old[i], new[j]
-        while p != q:
-            if p < q:
-                p *= old[si]
-                si += 1
-            else:
-                q *= new[sj]
-                sj += 1
-        a = [x for x in range(i, si) if old[x] != 1]
-        b = [x for x in range(j, sj) if new[x] != 1]
-        if len(a) == 1 and len(b) == 1:
-            pairs.append((a[0], b[0]))
-        i, j = si, sj
-    return pairs

@@ -98,6 +98,10 @@ class Op(ABC):
     def planes(self, *boxes: Box) -> Planes:
         raise TypeError(f"{self.name} rearranges entries and has no planes")
 
+    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+        """A quicker way than `planes` to take coefficients on the output to the inputs, or None."""
+        return None
+
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Turn a call of one of `targets` into nodes. The default is an op without attributes."""
@@ -140,3 +144,24 @@ def outward(lower: Tensor, upper: Tensor, magnitude: Tensor, ulps: float = 4.0) 
     tiny = torch.finfo(magnitude.dtype).tiny
     slack = magnitude * (2 * ulps * ulp(magnitude)) + tiny
     return lower - slack, upper + slack
+
+
+def whole_axes(old: Shape, new: Shape) -> list[tuple[int, int]]:
+    """Pairs of axes that a reshape carries over unbroken (sizes above 1)."""
+    pairs: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        si, sj, p, q = i + 1, j + 1, old[i], new[j]
+        while p != q:
+            if p < q:
+                p *= old[si]
+                si += 1
+            else:
+                q *= new[sj]
+                sj += 1
+        a = [x for x in range(i, si) if old[x] != 1]
+        b = [x for x in range(j, sj) if new[x] != 1]
+        if len(a) == 1 and len(b) == 1:
+            pairs.append((a[0], b[0]))
+        i, j = si, sj
+    return pairs

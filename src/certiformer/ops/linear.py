@@ -284,6 +284,9 @@ class Center(Affine):
         matrix = torch.eye(n, dtype=boxes[0].lower.dtype, device=boxes[0].lower.device)[None] - 1 / n
         return Planes(axes, (Slope(axes[:-1] + "z", axes[-1] + "z", matrix, matrix),))
 
+    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+        return (a.centered(),) if a.linked(len(shapes[0]) - 1) is None else None
+
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(), ((3, 4),)

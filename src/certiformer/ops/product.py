@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .base import OWN, Box, Op, Planes, Shape, Slope, letters, outward, register
 from .elementwise import Reciprocal, Square
-from .linear import Scale, align, shared_axes
+from .linear import Linear, Scale, align, shared_axes
 
 
 def corners(a: Box, b: Box) -> Box:
@@ -125,7 +125,26 @@ class MatMul(Op):
 
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return build.matmul(*args)
+        if "addmm" in build.target:
+            bias, x, y = args
+            return build.call("aten.add.Tensor", cls.lower_pair(build, x, y), bias)
+        return cls.lower_pair(build, *args[:2])
+
+    @classmethod
+    def lower_pair(cls, build: Any, x: Any, y: Any) -> Any:
+        """`x @ y` where either may be a constant, and leading axes may broadcast."""
+        if build.is_node(x) and not build.is_node(y):
+            weight = build.constant(y)
+            if weight.dim() == 2:
+                return build.add(Linear(weight.T.contiguous()), x)
+            y = build.node(y)
+        elif not build.is_node(x):
+            x = build.node(x)
+        a, b = build.shape(x), build.shape(y)
+        if len(a) < 2 or len(b) < 2:
+            return build.unsupported("a matrix product with a vector")
+        lead = tuple(torch.broadcast_shapes(a[:-2], b[:-2]))
+        return build.add(cls(), build.expand(x, lead + a[-2:]), build.expand(y, lead + b[-2:]))
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

@@ -1,0 +1,156 @@
+"""The op graph: what a model computes from one perturbed tensor, in topological order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from ..ops.base import Box, Op, Shape
+
+
+@dataclass(frozen=True)
+class Input(Op):
+    """The tensor that is perturbed."""
+
+    name = "input"
+    exact = True
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return x[0]
+
+    def interval(self, *boxes: Box) -> Box:
+        return boxes[0]
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield from ()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Op):
+    """A tensor of the model itself."""
+
+    name = "constant"
+    exact = True
+    value: Tensor
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return self.value[None]
+
+    def interval(self, *boxes: Box) -> Box:
+        return Box(self.value[None], self.value[None])
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Peak(Op):
+    """The largest entry along the last axis *at rest*, at the unperturbed input: a constant of the instance."""
+
+    name = "peak"
+    exact = True
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return x[0].amax(dim=-1, keepdim=True)
+
+    def interval(self, *boxes: Box) -> Box:
+        raise TypeError("the peak at rest does not vary")
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield from ()
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One op applied to earlier nodes. `path` is where in the model it came from."""
+
+    index: int
+    op: Op
+    inputs: tuple[int, ...]
+    shape: Shape
+    path: str
+    perturbed: bool
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        return f"{self.op.name} {list(self.shape)}{where}"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in topological order; node 0 is the perturbed input, the last one the output."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def output(self) -> Node:
+        return self.nodes[-1]
+
+    def parents(self, node: Node) -> tuple[Node, ...]:
+        return tuple(self.nodes[i] for i in node.inputs)
+
+    def values(self, x: Tensor, rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """Every node's value at `x` [instances, *shape]; `rest` are the values at the unperturbed input."""
+        values: list[Tensor] = []
+        for node in self.nodes:
+            if isinstance(node.op, Input):
+                values.append(x)
+            elif isinstance(node.op, Peak):
+                values.append(node.op.forward((values if rest is None else rest)[node.inputs[0]]))
+            else:
+                values.append(node.op.forward(*(values[i] for i in node.inputs)))
+        return values
+
+    @cached_property
+    def position_axes(self) -> tuple[frozenset[int], ...]:
+        """For each node, the axes that run over positions of the input (its axis 1)."""
+        axes: list[frozenset[int]] = []
+        for node in self.nodes:
+            axes.append(_position_axes(node, self.parents(node), [axes[i] for i in node.inputs]))
+        return tuple(axes)
+
+
+def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[int]]) -> frozenset[int]:
+    from ..ops.movement import Concat, Movement, Permute, Reshape, Slice
+
+    op: Any = node.op
+    if isinstance(op, Input):
+        return frozenset({1})
+    if not parents:
+        return frozenset()
+    if isinstance(op, Permute):
+        return frozenset(i for i, a in enumerate(op.order) if a in known[0])
+    if isinstance(op, Reshape):
+        from ..ops.base import whole_axes
+
+        carried = dict(whole_axes(parents[0].shape, node.shape))
+        return frozenset(carried[a] for a in known[0] if a in carried)
+    if isinstance(op, Slice):
+        return known[0] - ({op.axis} if op.length == 1 else set())
+    if isinstance(op, (Concat, Peak)):
+        return frozenset().union(*known)
+    if isinstance(op, Movement):
+        return known[0]
+    blank = [Box.blank(p.shape, parent_like(op)) for p in parents]
+    planes = op.planes(*blank)
+    found = set()
+    for slope, axes in zip(planes.slopes, known, strict=True):
+        found |= {planes.outputs.index(slope.inputs[a]) for a in axes if slope.inputs[a] in planes.outputs}
+    return frozenset(a for a in found if node.shape[a] > 1)
+
+
+def parent_like(op: Op) -> Tensor:
+    """A tensor in the precision of an op's own constants."""
+    import torch
+
+    for value in vars(op).values():
+        if isinstance(value, Tensor):
+            return value
+    return torch.zeros((), dtype=torch.float64)

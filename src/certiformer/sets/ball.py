@@ -1,0 +1,92 @@
+"""ℓp balls on chosen positions: `||x_k - x0_k||_p <= eps_k` for every perturbed position k, each its own ball."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..ops.base import Box
+
+
+def dual(p: float) -> float:
+    """q with 1/p + 1/q = 1."""
+    if p == 1:
+        return math.inf
+    return 1.0 if math.isinf(p) else p / (p - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """A batch of perturbed inputs, one instance each.
+
+    `centre` [instances, 1, n, d] are the unperturbed inputs; `hot` [instances, t, n] marks the position of each of t
+    blocks; `eps` [instances, t] is the radius of each (0 for a block that only pads the batch).
+    """
+
+    centre: Tensor
+    hot: Tensor
+    eps: Tensor
+    p: float
+    axis: int = 1
+
+    @staticmethod
+    def of(centre: Tensor, positions: list[tuple[int, ...]], eps: Tensor, p: float) -> Ball:
+        """`centre` [instances, 1, n, d], positions and a radius for each instance."""
+        t = max(len(ps) for ps in positions)
+        hot = centre.new_zeros(len(positions), t, centre.shape[2])
+        radii = centre.new_zeros(len(positions), t)
+        for i, ps in enumerate(positions):
+            for k, position in enumerate(ps):
+                hot[i, k, position] = 1
+                radii[i, k] = eps[i]
+        return Ball(centre, hot, radii, p)
+
+    def take(self, start: int, count: int) -> Ball:
+        """Some of the instances."""
+        cut = slice(start, start + count)
+        return Ball(self.centre[cut], self.hot[cut], self.eps[cut], self.p, self.axis)
+
+    def with_eps(self, eps: Tensor) -> Ball:
+        """The same balls with another radius for each instance."""
+        return Ball(self.centre, self.hot, torch.where(self.eps > 0, eps[:, None], self.eps), self.p, self.axis)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers may vary: t blocks of d."""
+        return self.hot.shape[1] * self.centre[0].numel() // self.centre.shape[1 + self.axis]
+
+    def spread(self, function: Tensor) -> Tensor:
+        """`sum_k eps_k ||A_k||_q` for linear functions `[side, instance, t, d..., *rows]` given as `[.., m, *rows]`."""
+        t = self.hot.shape[1]
+        blocks = function.unflatten(2, (t, -1))  # [side, instance, t, d, *rows]
+        norms = torch.linalg.vector_norm(blocks, ord=dual(self.p), dim=3)  # [side, instance, t, *rows]
+        eps = self.eps.reshape(1, *self.eps.shape, *(1,) * (norms.dim() - 3))
+        return (norms * eps).sum(dim=2)
+
+    def box(self) -> Box:
+        """The smallest box around the set: half width eps on the perturbed positions, for every p."""
+        radius = torch.einsum("zt,ztn->zn", self.eps, self.hot)[:, None, :, None].expand_as(self.centre)
+        lower, upper = self.centre - radius, self.centre + radius
+        slack = (self.centre.abs() + radius) * torch.finfo(radius.dtype).eps * (radius > 0)
+        return Box(lower - slack, upper + slack)
+
+    def sample(self, count: int, generator: torch.Generator, *, boundary: bool = True) -> Tensor:
+        """Points of the set, `[instances, count, 1, n, d]`, most of them on its boundary."""
+        instances, _, n, d = self.centre.shape
+        t = self.hot.shape[1]
+        noise = torch.randn(instances, count, t, d, generator=generator, dtype=torch.float64).to(self.centre)
+        if math.isinf(self.p):
+            noise = noise.sign() if boundary else noise.clamp(-1, 1)
+        if self.p == 1:  # corners of the cross-polytope, and mixtures of a few
+            keep = torch.rand(noise.shape, generator=generator, dtype=torch.float64).to(noise)
+            keep = keep * (keep >= keep.topk(min(3, d), dim=-1).values[..., -1:])
+            noise = noise * keep
+        size = torch.linalg.vector_norm(noise, ord=self.p, dim=-1, keepdim=True)
+        noise = noise / size.clamp(min=torch.finfo(noise.dtype).tiny)
+        if not boundary:
+            noise = noise * torch.rand(instances, count, t, 1, generator=generator, dtype=torch.float64).to(noise)
+        delta = torch.einsum("zctd,zt,ztn->zcnd", noise, self.eps, self.hot)
+        return self.centre[:, None] + delta[:, :, None]

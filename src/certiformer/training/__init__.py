@@ -1,0 +1,18 @@
+"""Training the paper's classifier from scratch."""
+
+from __future__ import annotations
+
+from .batches import accuracy, build_vocabulary, encode
+from .train import Progress, Recipe, Trained, evaluate, pick_device, train
+
+__all__ = [
+    "Progress",
+    "Recipe",
+    "Trained",
+    "accuracy",
+    "build_vocabulary",
+    "encode",
+    "evaluate",
+    "pick_device",
+    "train",
+]

@@ -1,0 +1,376 @@
+"""AdamW over length-bucketed batches, with evaluation, best weights, and resume after a kill."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..data import Dataset, Example
+from ..errors import InputError
+from ..models.folder import CONFIG, write_folder
+from ..models.model import Model
+from ..models.network import Classifier, Config, Embeddings, build
+from . import checkpoint
+from .batches import Batch, Encoded, accuracy, batches, build_vocabulary, encode, epoch_order
+from .card import model_card
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. The last five options trade accuracy for models that certify better, or generalise better.
+
+    `score_penalty` weighs the mean square of the attention scores; `embedding_noise` is the standard deviation of
+    Gaussian noise on the raw embeddings; `adversarial` is the l2 length of a gradient step on each word's embedding,
+    trained on beside the clean text; `word_dropout` is the share of words shown as [UNK].
+    """
+
+    epochs: int = 10
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    clip: float = 1.0
+    seed: int = 0
+    evaluations: int = 2  # per epoch; each also writes the checkpoint
+    precision: Literal["float32", "bfloat16"] = "float32"
+    label_smoothing: float = 0.0
+    score_penalty: float = 0.0
+    embedding_noise: float = 0.0
+    adversarial: float = 0.0
+    word_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "evaluations"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("warmup", "word_dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must be from 0 to below 1, got {getattr(self, name)}")
+        for name in ("weight_decay", "score_penalty", "embedding_noise", "adversarial"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.precision not in ("float32", "bfloat16"):
+            raise InputError(f"precision must be float32 or bfloat16, got {self.precision!r}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told: `loss` is a recent mean, accuracies are None before the first evaluation."""
+
+    step: int
+    steps: int
+    epoch: float
+    loss: float
+    dev_accuracy: float | None
+    best_accuracy: float | None
+    seconds: float
+    evaluated: bool  # whether this report follows an evaluation
+    resumed: bool = False
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training. Accuracies are those of the weights as stored."""
+
+    folder: Path
+    config: Config
+    dev_accuracy: float
+    test_accuracy: float | None
+    seconds: float
+    history: tuple[tuple[float, float], ...]  # loss and dev accuracy at each evaluation
+
+
+def pick_device(device: str = "auto") -> torch.device:
+    """`auto` is the first CUDA device where there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        picked = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"device must be auto, cpu, cuda or cuda:0 and so on, got {device!r}") from None
+    if picked.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but this machine has no CUDA device")
+    return picked
+
+
+def train(
+    config: Config,
+    data: Dataset,
+    out: str | os.PathLike[str],
+    *,
+    recipe: Recipe | None = None,
+    vocabulary: Sequence[str] | None = None,
+    device: str = "auto",
+    stored_as: Literal["float32", "float16"] = "float32",
+    name: str | None = None,
+    command: str | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Train a classifier and write its folder. A folder holding a checkpoint of this same training is continued.
+
+    `config.vocab_size` is the most words to keep when no `vocabulary` is given. On the CPU a continued training
+    ends with the same weights as one that was never stopped.
+    """
+    recipe = recipe or Recipe()
+    folder = Path(out)
+    if (folder / CONFIG).exists() and not (folder / checkpoint.FILE).exists():
+        raise InputError(f"{folder} already holds a model: name another folder, or remove that one")
+    if not data.train or not data.dev:
+        raise InputError(f"data {data.name!r} needs a train and a dev part to train on, found {_sizes(data)}")
+    where = pick_device(device)
+    words = tuple(vocabulary) if vocabulary else build_vocabulary(data.train, size=config.vocab_size)
+    config = replace(config, vocab_size=len(words), num_labels=len(data.labels), labels=data.labels)
+    parts = {
+        part: encode(examples, words, max_length=config.max_position_embeddings, device=where)
+        for part, examples in (("train", data.train), ("dev", data.dev), ("test", data.test))
+        if examples
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with _own_randomness(where):
+        run = _Run(config, recipe, parts, folder, on_progress, _fingerprint(config, recipe, words, parts))
+        state = run.finish()
+    embed, classifier = run.embed, run.classifier
+    if stored_as == "float16":
+        embed.half().float(), classifier.half().float()
+    dev = accuracy(embed, classifier, parts["dev"])
+    test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
+    facts: dict[str, Any] = {
+        "data": data.name,
+        "train_examples": len(data.train),
+        "dev_accuracy": round(dev, 4),
+        "test_accuracy": None if test is None else round(test, 4),
+        "seed": recipe.seed,
+        "recipe": {k: v for k, v in asdict(recipe).items() if k != "seed"} | {"dropout": config.dropout},
+        "stored_as": stored_as,
+        "command": command or "certiformer.training.train(...)",
+        "date": datetime.date.today().isoformat(),
+        "seconds": round(state.seconds, 1),
+        "device": torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU",
+    }
+    count = sum(p.numel() for module in (embed, classifier) for p in module.parameters())
+    card = model_card(name or folder.resolve().name, config, facts | {"parameters": count})
+    write_folder(
+        folder,
+        config=config,
+        embed=embed,
+        classifier=classifier,
+        vocabulary=words,
+        facts=facts,
+        card=card,
+        dtype=stored_as,
+    )
+    (folder / checkpoint.FILE).unlink(missing_ok=True)
+    return Trained(folder, config, dev, test, state.seconds, state.history)
+
+
+def evaluate(model: Model, examples: Sequence[Example], *, device: str = "auto", batch_size: int = 512) -> float:
+    """The accuracy of a model opened from a folder. Texts too long for it are cut."""
+    if not isinstance(model.module, Classifier) or not isinstance(model.embed, Embeddings) or not model.max_length:
+        raise InputError(f"model {model.name!r} is not one of this package's own classifiers")
+    highest = max((example.label for example in examples), default=0)
+    if highest >= len(model.labels):
+        raise InputError(f"model {model.name!r} knows {len(model.labels)} labels, the data has label {highest}")
+    where = pick_device(device)
+    moved = model.to(device=where)
+    assert isinstance(moved.module, Classifier)
+    assert isinstance(moved.embed, Embeddings)
+    encoded = encode(examples, model.vocabulary, max_length=model.max_length, device=where)
+    return accuracy(moved.embed, moved.module, encoded, batch_size=batch_size)
+
+
+class _Run:
+    """One training from its start or its checkpoint to its best weights.
+
+    A segment is the stretch between two evaluations. The random state is set anew at the start of each, so a
+    checkpoint needs to hold none.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        recipe: Recipe,
+        parts: dict[str, Encoded],
+        folder: Path,
+        on_progress: Callable[[Progress], None] | None,
+        settings: str,
+    ) -> None:
+        self.recipe, self.parts, self.folder, self.on_progress = recipe, parts, folder, on_progress
+        torch.manual_seed(recipe.seed)
+        device = parts["train"].ids.device
+        embed, classifier = build(config)
+        self.embed, self.classifier = embed.to(device), classifier.to(device)
+        self.parameters = [*embed.parameters(), *classifier.parameters()]
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": [p for p in self.parameters if p.dim() > 1], "weight_decay": recipe.weight_decay},
+                {"params": [p for p in self.parameters if p.dim() == 1], "weight_decay": 0.0},
+            ],
+            lr=recipe.learning_rate,
+            fused=device.type == "cuda",
+        )
+        self.steps_per_epoch = -(-len(parts["train"]) // recipe.batch_size)
+        self.steps = recipe.epochs * self.steps_per_epoch
+        self.best = self._weights()
+        self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
+        self.resumed = False
+        found = checkpoint.read(folder, settings=settings)
+        if found is not None:
+            self.state, tensors = found
+            self._load(checkpoint.part(tensors, "weights"))
+            self.best = {k: v.to(device) for k, v in checkpoint.part(tensors, "best").items()}
+            checkpoint.restore_optimizer(self.optimizer, tensors)
+            self.resumed = True
+
+    def finish(self) -> checkpoint.State:
+        """Train the segments that are left; the modules then hold the best weights."""
+        for epoch in range(self.recipe.epochs):
+            if (epoch + 1) * self._segments <= self.state.segment:
+                continue
+            generator = torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + epoch)
+            order = epoch_order(self.parts["train"].lengths, batch_size=self.recipe.batch_size, generator=generator)
+            for part in range(self._segments):
+                if epoch * self._segments + part >= self.state.segment:
+                    first = part * len(order) // self._segments
+                    end = (part + 1) * len(order) // self._segments
+                    self._segment(order[first:end], epoch * self.steps_per_epoch + first)
+        self._load(self.best)
+        return self.state
+
+    @property
+    def _segments(self) -> int:
+        return min(self.recipe.evaluations, self.steps_per_epoch)
+
+    def _segment(self, order: Sequence[Tensor], first_step: int) -> None:
+        started, before = time.perf_counter(), self.state
+        torch.manual_seed(self.recipe.seed * 1_000_003 + 500_000 + before.segment)
+        self.embed.train(), self.classifier.train()
+        total = torch.zeros((), device=self.parts["train"].ids.device)
+        for i, batch in enumerate(batches(self.parts["train"], order)):
+            total += self._step(batch, first_step + i)
+            if self.on_progress and (i + 1) % 25 == 0:
+                seconds = before.seconds + time.perf_counter() - started
+                self._report(first_step + i + 1, float(total) / (i + 1), seconds, evaluated=False)
+        loss = float(total) / len(order)
+        if not torch.isfinite(total):
+            raise InputError(
+                f"training diverged before step {first_step + len(order)} (the loss is {loss}): use a smaller "
+                f"learning_rate than {self.recipe.learning_rate:g}"
+            )
+        dev = accuracy(self.embed, self.classifier, self.parts["dev"])
+        better = dev > before.best_accuracy
+        if better:
+            self.best = self._weights()
+        self.state = checkpoint.State(
+            settings=before.settings,
+            segment=before.segment + 1,
+            best_accuracy=dev if better else before.best_accuracy,
+            best_segment=before.segment + 1 if better else before.best_segment,
+            seconds=before.seconds + time.perf_counter() - started,
+            history=(*before.history, (loss, dev)),
+        )
+        checkpoint.write(self.folder, self.state, self._weights(), self.best, self.optimizer)
+        if self.on_progress:
+            self._report(first_step + len(order), loss, self.state.seconds, evaluated=True)
+
+    def _step(self, batch: Batch, step: int) -> Tensor:
+        recipe = self.recipe
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * _schedule(step, self.steps, warmup=recipe.warmup)
+        self.optimizer.zero_grad(set_to_none=True)
+        half = recipe.precision == "bfloat16"
+        with torch.autocast(batch.ids.device.type, dtype=torch.bfloat16) if half else nullcontext():
+            loss = self._loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.parameters, recipe.clip)
+        self.optimizer.step()
+        return loss.detach()
+
+    def _loss(self, batch: Batch) -> Tensor:
+        recipe, ids = self.recipe, batch.ids
+        if recipe.word_dropout:
+            hidden = (torch.rand(ids.shape, device=ids.device) < recipe.word_dropout) & (ids > 3)
+            ids = ids.masked_fill(hidden, 1)  # [UNK]
+        embeddings = self.embed(ids)
+        if recipe.embedding_noise:
+            embeddings = embeddings + recipe.embedding_noise * torch.randn_like(embeddings)
+        scores: list[Tensor] | None = [] if recipe.score_penalty else None
+        loss = self._cross_entropy(embeddings, batch, scores)
+        if recipe.adversarial:
+            (gradient,) = torch.autograd.grad(loss, embeddings, retain_graph=True)
+            step = recipe.adversarial * F.normalize(gradient.detach(), dim=-1)  # each word by the same length
+            loss = 0.5 * (loss + self._cross_entropy(embeddings + step, batch, None))
+        if scores:
+            pairs = (batch.mask[:, :, None] & batch.mask[:, None, :])[:, None]  # [batch, 1, n, n]
+            squares = torch.stack([(s.float().square() * pairs).sum() / (pairs.sum() * s.shape[1]) for s in scores])
+            loss = loss + recipe.score_penalty * squares.mean()
+        return loss
+
+    def _cross_entropy(self, embeddings: Tensor, batch: Batch, scores: list[Tensor] | None) -> Tensor:
+        logits = self.classifier(embeddings, batch.mask, scores)
+        return F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.recipe.label_smoothing)
+
+    def _weights(self) -> dict[str, Tensor]:
+        halves = (("embed", self.embed), ("classifier", self.classifier))
+        return {f"{half}.{k}": v.detach().clone() for half, module in halves for k, v in module.state_dict().items()}
+
+    def _load(self, weights: dict[str, Tensor]) -> None:
+        self.embed.load_state_dict(checkpoint.part(weights, "embed"))
+        self.classifier.load_state_dict(checkpoint.part(weights, "classifier"))
+
+    def _report(self, step: int, loss: float, seconds: float, *, evaluated: bool) -> None:
+        assert self.on_progress is not None
+        history = self.state.history
+        self.on_progress(
+            Progress(
+                step=step,
+                steps=self.steps,
+                epoch=step / self.steps_per_epoch,
+                loss=loss,
+                dev_accuracy=history[-1][1] if history else None,
+                best_accuracy=self.state.best_accuracy if history else None,
+                seconds=seconds,
+                evaluated=evaluated,
+                resumed=self.resumed,
+            )
+        )
+
+
+def _schedule(step: int, steps: int, *, warmup: float) -> float:
+    """Linear to 1 over the warm-up, then linear to 0 at the end."""
+    rising = max(1, round(warmup * steps))
+    if step < rising:
+        return (step + 1) / rising
+    return (steps - step) / max(1, steps - rising)
+
+
+def _fingerprint(config: Config, recipe: Recipe, vocabulary: Sequence[str], parts: dict[str, Encoded]) -> str:
+    digest = hashlib.sha256(json.dumps([asdict(config), asdict(recipe), list(vocabulary)]).encode())
+    for part in ("train", "dev"):
+        for tensor in (parts[part].ids, parts[part].labels):
+            digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _sizes(data: Dataset) -> str:
+    return f"{len(data.train)} train, {len(data.dev)} dev and {len(data.test)} test examples"
+
+
+@contextmanager
+def _own_randomness(device: torch.device) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield

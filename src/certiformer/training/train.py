@@ -29,7 +29,7 @@ from .card import model_card
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. The last five options trade accuracy for models that certify better, or generalise better.
+    """How to train.
 
     `score_penalty` weighs the mean square of the attention scores; `embedding_noise` is the standard deviation of
     Gaussian noise on the raw embeddings; `adversarial` is the l2 length of a gradient step on each word's embedding,

@@ -1,0 +1,45 @@
+"""The command line. Each command is a function in a file of its own, named in `COMMANDS`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from .. import errors
+from .evaluate import evaluate
+from .models import models
+from .train import train
+
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS: dict[str, Callable[..., Any]] = {"train": train, "eval": evaluate, "models": models}
+
+app = typer.Typer(
+    name="certiformer",
+    help="Prove how far the words of a text may move before a Transformer changes its mind.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+
+@app.callback()
+def _root() -> None:
+    """Prove how far the words of a text may move before a Transformer changes its mind."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point: a wrong call or file is one line on stderr and exit code 2, never a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=given, prog_name="certiformer", obj=shlex.join(["certiformer", *given]))
+    except errors.CertiformerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,40 @@
+"""`certiformer models`"""
+
+from __future__ import annotations
+
+import typer
+
+
+def models() -> None:
+    """List the bundled models with their accuracy and size.
+
+    Example: [bold]certiformer models[/bold]
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..models import BUNDLED, DEFAULT, bundled
+
+    found = bundled()
+    if not found:
+        typer.echo(f"no bundled models in this installation; expected {', '.join(BUNDLED)}", err=True)
+        raise typer.Exit(2)
+    table = Table("model", "layers", "width", "LayerNorm", "vocabulary", "data", "dev", "test", "size")
+    for model in found:
+        facts = model.facts
+        table.add_row(
+            model.name + (" (default)" if model.name == DEFAULT else ""),
+            str(facts["num_hidden_layers"]),
+            str(facts["hidden_size"]),
+            facts["layer_norm"],
+            f"{facts['vocab_size']:,}",
+            str(facts.get("data", "?")),
+            _share(facts.get("dev_accuracy")),
+            _share(facts.get("test_accuracy")),
+            f"{facts['bytes'] / 2**20:.2f} MB",
+        )
+    Console().print(table)
+
+
+def _share(value: float | None) -> str:
+    return "?" if value is None else f"{value:.2%}"

@@ -16,7 +16,9 @@ from certiformer.models.network import LAYER_NORMS, build
 from certiformer.models.tokenizer import SPECIAL_TOKENS
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
-needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="the reference models are not beside the repository")
+needs_reference = pytest.mark.skipif(
+    not REFERENCE.is_dir(), reason="the reference models are not beside the repository"
+)
 VOCABULARY = (*SPECIAL_TOKENS, "good", "bad", "film", "é")
 
 
@@ -59,9 +61,7 @@ def test_what_is_written_comes_back(folder, parts):
 def test_every_layer_norm_and_precision(tmp_path, norm, dtype):
     config = Config(1, 8, hidden_size=8, intermediate_size=8, layer_norm=norm)
     embed, classifier = build(config)
-    write_folder(
-        tmp_path / "m", config=config, embed=embed, classifier=classifier, vocabulary=VOCABULARY, dtype=dtype
-    )
+    write_folder(tmp_path / "m", config=config, embed=embed, classifier=classifier, vocabulary=VOCABULARY, dtype=dtype)
     model = read_folder(tmp_path / "m")
     word = model.embed.word_embeddings.weight
     assert word.dtype == torch.float32
@@ -104,7 +104,10 @@ def cut(folder: Path, name: str) -> None:
 BREAKS = {
     "truncated tensors": (lambda f: cut(f, "model.safetensors"), "expected a whole safetensors file"),
     "empty tensors": (lambda f: (f / "model.safetensors").write_bytes(b""), "expected a whole safetensors file"),
-    "a pickle": (lambda f: torch.save({"a": torch.ones(1)}, f / "model.safetensors"), "expected a whole safetensors file"),
+    "a pickle": (
+        lambda f: torch.save({"a": torch.ones(1)}, f / "model.safetensors"),
+        "expected a whole safetensors file",
+    ),
     "truncated config": (lambda f: cut(f, "config.json"), "expected JSON"),
     "a list as config": (lambda f: (f / "config.json").write_text("[]"), "expected a JSON object, found a list"),
     "missing tensors": (lambda f: (f / "model.safetensors").unlink(), "found no model.safetensors"),
@@ -119,7 +122,10 @@ BREAKS = {
         "found 'good' again at line 8",
     ),
     "no special tokens": (lambda f: (f / "vocab.txt").write_text("a\nb\nc\nd\ne\nf\ng\nh"), r"\[PAD\].* not found"),
-    "word pieces": (lambda f: (f / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "##a", "##b", "##c", "d"])), "WordPiece"),
+    "word pieces": (
+        lambda f: (f / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "##a", "##b", "##c", "d"])),
+        "WordPiece",
+    ),
     "bytes as vocabulary": (lambda f: (f / "vocab.txt").write_bytes(b"\xff\xfe\n"), "expected UTF-8"),
     "another architecture": (lambda f: edit(f, model_type="roberta"), "expected model_type 'bert', found 'roberta'"),
     "a field missing": (lambda f: edit(f, hidden_size=None), "hidden_size not found"),
@@ -135,7 +141,10 @@ BREAKS = {
         "such as transformer.h.0.weight",
     ),
     "an integer tensor": (lambda f: retensor(f, classifier__bias=torch.ones(2, dtype=torch.int64)), "found I64"),
-    "NaN": (lambda f: retensor(f, classifier__bias=torch.tensor([0.0, float("nan")])), "infinity or NaN in classifier.bias"),
+    "NaN": (
+        lambda f: retensor(f, classifier__bias=torch.tensor([0.0, float("nan")])),
+        "infinity or NaN in classifier.bias",
+    ),
     "relative positions": (lambda f: edit(f, position_embedding_type="relative_key"), "expected absolute positions"),
 }
 
@@ -162,7 +171,7 @@ def test_nothing_is_written_when_a_value_overflows_float16(tmp_path, parts):
 
 
 def test_unknown_names_list_the_bundled_models(tmp_path):
-    with pytest.raises(ModelError, match="no model 'sst-9'.*sst-1, sst-2, sst-3"):
+    with pytest.raises(ModelError, match=r"no model 'sst-9'.*sst-1, sst-2, sst-3"):
         load("sst-9")
     with pytest.raises(ModelError, match="no model"):
         load(tmp_path / "absent")

@@ -142,5 +142,3 @@ def test_parameter_names_are_hugging_faces():
 def test_impossible_configurations_are_named(change, message):
     with pytest.raises(ModelError, match=message):
         small(**change)
-
-

@@ -81,16 +81,15 @@ def _tree(line: str, where: str) -> Tree:
         if label is not None:
             opened.append((int(label), len(words)))
         elif leaf is not None:
-            if leaf.strip():
-                words.append(tree_word(leaf.strip(" ")))
+            words.extend(tree_word(word) for word in leaf.split())  # a few leaves hold two, such as 2 1/2
         else:
             if not opened or opened[-1][1] == len(words):
                 raise InputError(f"{where}: expected a tree, found a closing bracket too many or without a word")
             own, first = opened.pop()
             if len(word_labels) < len(words):
-                if first != len(words) - 1 or len(word_labels) != first:
+                if len(word_labels) != first:
                     raise InputError(f"{where}: expected every word in brackets of its own with a label")
-                word_labels.append(own)
+                word_labels.extend([own] * (len(words) - first))
             else:
                 nodes.append((own, first, len(words)))
             finished = not opened

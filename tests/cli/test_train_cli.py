@@ -1,0 +1,114 @@
+"""The command line: train, eval and models, and its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from certiformer.cli import main
+from certiformer.models import load
+
+ROWS = "label\tsentence\n" + "".join(f"{i % 2}\tit's {('bad', 'good')[i % 2]} {i % 7}\n" for i in range(60))
+SMALL = ["--hidden", "8", "--heads", "2", "--epochs", "2", "--batch-size", "16", "--device", "cpu"]
+
+
+@pytest.fixture
+def tables(tmp_path) -> Path:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for part in ("train", "dev", "test"):
+        (folder / f"{part}.tsv").write_text(ROWS)
+    return folder
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return int(stopped.value.code or 0), out, err
+
+
+def test_train_eval_and_the_command_in_the_card(tmp_path, tables, capsys):
+    call = ["train", "--data", tables, "--out", tmp_path / "m", "--layers", "2", "--layer-norm", "standard", *SMALL]
+    code, out, err = run(capsys, *call)
+    assert code == 0
+    assert "dev " in out
+    assert "\x1b" not in out + err
+    assert err.count("epoch") == 4  # no live bar where there is no terminal, a line an evaluation
+    model = load(tmp_path / "m")
+    assert model.facts["num_hidden_layers"] == 2
+    assert model.facts["layer_norm"] == "standard"
+    assert model.facts["command"].startswith("certiformer train --data ")
+    assert "--layers 2" in (tmp_path / "m" / "README.md").read_text()
+    code, out, _ = run(capsys, "eval", tmp_path / "m", "--data", tables / "test.tsv", "--device", "cpu")
+    assert code == 0
+    assert f"{model.facts['test_accuracy']:.2%}" in out
+    assert "of 60" in out
+    code, out, _ = run(capsys, "eval", tmp_path / "m", "--data", tables, "--split", "dev", "--device", "cpu", "-q")
+    assert abs(float(out) - model.facts["dev_accuracy"]) < 1e-9
+
+
+def test_quiet_prints_the_result_only(tmp_path, tables, capsys):
+    code, out, err = run(capsys, "train", "--data", tables, "--out", tmp_path / "m", *SMALL, "--quiet")
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+
+
+def test_wrong_calls_are_one_line_and_code_2(tmp_path, tables, capsys, monkeypatch):
+    monkeypatch.delenv("CERTIFORMER_DATA", raising=False)
+    (tables / "train.tsv").write_text("label\tsentence\n0\tfine\nbroken\n")
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("")
+    (tmp_path / "torn").mkdir()
+    for name in ("config.json", "model.safetensors", "vocab.txt"):
+        (tmp_path / "torn" / name).write_text("{")
+    out = tmp_path / "m"
+    for call, message in (
+        (["train", "--data", tables, "--out", out, *SMALL], "train.tsv, line 3: expected"),
+        (["train", "--data", empty, "--out", out, *SMALL], "empty.tsv, line 1: expected"),
+        (["train", "--data", "sst", "--data-dir", tmp_path / "no", "--out", out, *SMALL], "not a folder"),
+        (["train", "--data", tables, "--out", out, "--heads", "3", "--hidden", "8"], "multiple of num_attention_heads"),
+        (["train", "--data", tables, "--out", out, "--epochs", "0"], "epochs must be at least 1"),
+        (["eval", tmp_path / "torn"], "expected JSON"),
+        (["eval", "sst-9"], "no model 'sst-9'"),
+    ):
+        code, _, err = run(capsys, *call)
+        assert code == 2
+        assert message in err
+        assert err.startswith("error: ")
+        assert len(err.splitlines()) == 1
+
+
+def test_a_misspelt_option_is_an_error(tmp_path, capsys):
+    code, _, err = run(capsys, "train", "--out", tmp_path / "m", "--layerz", "2")
+    assert code == 2
+    assert "--layerz" in err
+
+
+def test_models_lists_what_is_bundled_or_says_so(capsys):
+    code, out, err = run(capsys, "models")
+    assert ("sst-1" in out and code == 0) or ("expected sst-1, sst-2, sst-3" in err and code == 2)
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "models"])
+def test_every_help_has_an_example(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert f"Example: certiformer {command}" in " ".join(out.split())
+
+
+def test_the_library_does_not_import_the_command_lines_libraries():
+    code = (
+        "import sys, certiformer.models, certiformer.data, certiformer.training.zoo\n"
+        "print([m for m in ('typer', 'rich', 'transformers', 'datasets') if m in sys.modules])"
+    )
+    paths = [p for p in sys.path if p]
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "[]"

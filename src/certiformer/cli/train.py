@@ -122,7 +122,6 @@ def progress_bar(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
             bars.TextColumn("{task.description}"),
             bars.BarColumn(),
             bars.TaskProgressColumn(),
-            bars.TimeElapsedColumn(),
             bars.TextColumn("left"),
             bars.TimeRemainingColumn(),
         )

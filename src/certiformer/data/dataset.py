@@ -93,10 +93,10 @@ def _yelp(root: Path) -> Dataset:
 
 
 def _from_path(path: Path) -> Dataset:
-    if path.is_file():
+    if os.path.isfile(path):
         part = _read_any(path)
         return _finish(path.name, {"train": (), "dev": (), "test": part}, source=str(path), hold_out=False)
-    if path.is_dir():
+    if os.path.isdir(path):
         files = {
             split: _first([path], [f"{s}{end}" for s in names for end in _TABLES + _TREES])
             for split, names in SPLITS.items()

@@ -42,7 +42,7 @@ def load(source: str | os.PathLike[str] | None = None) -> Model:
         if not folder.is_dir():
             raise ModelError(f"the bundled model {source!r} is not part of this installation: expected it at {folder}")
         return read_folder(folder, name=source)
-    if not Path(source).exists():
+    if not os.path.exists(source):
         raise ModelError(
             f"no model {os.fspath(source)!r}: neither a folder nor one of the bundled models {', '.join(BUNDLED)}"
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from certiformer.cli import main
+from certiformer.cli.train import portable
 from certiformer.models import load
 
 ROWS = "label\tsentence\n" + "".join(f"{i % 2}\tit's {('bad', 'good')[i % 2]} {i % 7}\n" for i in range(60))
@@ -42,13 +43,27 @@ def test_train_eval_and_the_command_in_the_card(tmp_path, tables, capsys):
     assert model.facts["num_hidden_layers"] == 2
     assert model.facts["layer_norm"] == "standard"
     assert model.facts["command"].startswith("certiformer train --data ")
-    assert "--layers 2" in (tmp_path / "m" / "README.md").read_text()
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "certiformer train --data tables --out m --layers 2" in card
+    assert str(tmp_path) not in card + (tmp_path / "m" / "config.json").read_text()
     code, out, _ = run(capsys, "eval", tmp_path / "m", "--data", tables / "test.tsv", "--device", "cpu")
     assert code == 0
     assert f"{model.facts['test_accuracy']:.2%}" in out
     assert "of 60" in out
     code, out, _ = run(capsys, "eval", tmp_path / "m", "--data", tables, "--split", "dev", "--device", "cpu", "-q")
     assert abs(float(out) - model.facts["dev_accuracy"]) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("certiformer train --data sst --data-dir /home/me/data --out /tmp/runs/m/", "--data sst --out m"),
+        ("certiformer train --out=../m --data-dir=d --data '/a b/my table.tsv'", "--out m --data 'my table.tsv'"),
+        ("certiformer train --out m --layers 2 -q", "--out m --layers 2 -q"),
+    ],
+)
+def test_no_path_of_this_machine_goes_into_a_card(typed, kept):
+    assert portable(typed) == f"certiformer train {kept}"
 
 
 def test_quiet_prints_the_result_only(tmp_path, tables, capsys):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from certiformer.cli import main
 from certiformer.models import load
-from certiformer.training import zoo
+from certiformer.training import Recipe, Trained, zoo
 
 PHRASES = "label\tsentence\n" + "".join(f"{i % 2}\t{('bad', 'good')[i % 2]} film {i % 7}\n" for i in range(80))
 TREES = "(4 (4 good) (2 film))\n(1 (1 bad) (2 film))\n(3 (3 fine) (2 .))\n(0 (0 dull) (2 .))\n"
@@ -53,7 +56,10 @@ def test_trains_all_skips_finished_ones_and_is_plain_to_read(tmp_path, data_dir,
     assert "\x1b" not in printed
     for name in names.split(","):
         model = load(tmp_path / "out" / name)
-        assert f"--only {name}" in model.facts["command"]
+        assert model.facts["command"].startswith("certiformer train --data ")
+        assert model.facts["command"].endswith(f"--out {name}")
+        for file in ("README.md", "config.json"):
+            assert str(tmp_path) not in (tmp_path / "out" / name / file).read_text()
     assert load(tmp_path / "out" / "sst_2_standard").facts["layer_norm"] == "standard"
     assert zoo.main([*call, "--only", "sst-1"]) == 0
     assert "already trained, skipped" in capsys.readouterr().out
@@ -65,3 +71,20 @@ def test_unknown_names_and_absent_data_are_one_line(tmp_path, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: no model 'sst_99' in the zoo")
     assert "looked below" in second
+
+
+def test_the_command_in_a_card_trains_that_very_model(monkeypatch, capsys):
+    calls = []
+
+    def record(config, data, out, *, recipe, stored_as, **others):
+        calls.append((out.name, data, config, recipe, stored_as))
+        return Trained(out, config, 0.5, 0.5, 1.0, ())
+
+    monkeypatch.setattr("certiformer.training.train", record)
+    monkeypatch.setattr("certiformer.data.load_data", lambda name, data_dir: name)
+    other = Recipe(adversarial=0.5, embedding_noise=0.25, seed=3, precision="bfloat16")
+    for entry in (*zoo.ZOO, replace(zoo.ZOO[0], recipe=other)):
+        with pytest.raises(SystemExit) as stopped:
+            main(shlex.split(zoo.train_command(entry))[1:])
+        assert not stopped.value.code
+        assert calls.pop() == (entry.name, entry.data, entry.config, entry.recipe, entry.stored_as)

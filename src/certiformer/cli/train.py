@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -96,7 +97,7 @@ def train(
                 recipe=recipe,
                 device=device,
                 stored_as="float16" if float16 else "float32",
-                command=context.obj,
+                command=portable(context.obj),
                 on_progress=on_progress,
             )
     except KeyboardInterrupt:
@@ -104,6 +105,21 @@ def train(
         raise typer.Exit(130) from None
     test = "no test part" if trained.test_accuracy is None else f"test {trained.test_accuracy:.2%}"
     typer.echo(f"{trained.folder}: dev {trained.dev_accuracy:.2%}, {test}, trained in {trained.seconds:.0f} s")
+
+
+def portable(command: str) -> str:
+    """The command as it goes into a model card: paths of this machine become their last part, or go."""
+    kept: list[str] = []
+    words = iter(shlex.split(command))
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option not in ("--data", "--data-dir", "--out"):
+            kept.append(word)
+            continue
+        value = value if equals else next(words, "")
+        if option != "--data-dir":
+            kept += [option, Path(value).resolve().name]
+    return shlex.join(kept)
 
 
 @contextmanager

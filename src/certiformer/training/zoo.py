@@ -99,6 +99,33 @@ def _tiny_data(data: Dataset) -> Dataset:
     return replace(data, train=some(data.train, 256), dev=some(data.dev, 64), test=some(data.test, 64))
 
 
+def train_command(entry: Entry) -> str:
+    """The command line that trains this entry anywhere: no path of this machine is in it."""
+    config, recipe = entry.config, entry.recipe
+    options: dict[str, object] = {
+        "data": entry.data,
+        "layers": config.num_hidden_layers,
+        "hidden": config.hidden_size,
+        "feed-forward": config.intermediate_size,
+        "heads": config.num_attention_heads,
+        "layer-norm": config.layer_norm,
+        "vocab-size": config.vocab_size,
+        "epochs": recipe.epochs,
+        "batch-size": recipe.batch_size,
+        "learning-rate": recipe.learning_rate,
+        "weight-decay": recipe.weight_decay,
+        "dropout": config.dropout,
+        "word-dropout": recipe.word_dropout,
+    }
+    for field in ("score_penalty", "embedding_noise", "adversarial", "seed"):
+        if getattr(recipe, field):
+            options[field.replace("_", "-")] = getattr(recipe, field)
+    flags = ["--float16"] if entry.stored_as == "float16" else []
+    flags += ["--bfloat16"] if recipe.precision == "bfloat16" else []
+    words = [f"--{option} {value}" for option, value in options.items()]
+    return " ".join(["certiformer train", *words, *flags, "--out", entry.name])
+
+
 def train_entry(
     entry: Entry,
     data: Dataset,
@@ -116,7 +143,7 @@ def train_entry(
         device=device,
         stored_as=entry.stored_as,
         name=entry.name,
-        command=f"python -m certiformer.training.zoo --only {entry.name}",
+        command=train_command(entry),
         on_progress=on_progress,
     )
 

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..ops.base import Planes, Shape, Slope, whole_axes
+from ..ops.base import INSTANCE_NAME, LETTERS, Planes, Shape, Slope, whole_axes
 
 ROWS = "ABCDEFGHIJKL"  # the axes of the start node
-SIDE, INSTANCE, INPUT = "Y", "Z", "X"
+SIDE, INSTANCE = "Y", INSTANCE_NAME
 
 
 class Link(NamedTuple):
@@ -154,7 +154,7 @@ class Coefficients:
 
     def contract(self, value: Tensor, lead: str = "") -> Tensor:
         """`A value` for a value `[instance, *lead, *N]`: `[side, instance, *lead, *S]`."""
-        node = "abcdefghijkl"[: len(self.node)]
+        node = LETTERS[: len(self.node)]
         _, rows = self._names(node)
         value = self._windowed_behind(value, node, len(lead))
         out = self._einsum(self._squeezed(), value, node, node, lead, SIDE + INSTANCE + lead + rows)
@@ -180,7 +180,7 @@ class Coefficients:
         for b in range(len(self.node)):
             if b != axis and a.linked(b) is not None:
                 a = a.unlink(b)
-        node = "abcdefghijkl"[: len(a.node)]
+        node = LETTERS[: len(a.node)]
         rest = node[:axis] + node[axis + 1 :]
         _, rows = a._names(node)
         return a._einsum(a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + rest + rows)

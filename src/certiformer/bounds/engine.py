@@ -7,6 +7,7 @@ norm is taken once, at the end. The methods of the paper differ only in which no
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,9 +17,11 @@ from torch import Tensor
 from ..graph.graph import Graph, Input, Node
 from ..ops.base import Box, Planes
 from ..ops.linear import Add, Scale, Shift
-from ..ops.movement import Movement
+from ..ops.movement import Expand, Movement
 from ..sets.ball import Ball
 from .coefficients import Coefficients, SplitSlope, with_sides
+from .memory import Windows
+from .rounding import SLACK, gamma, load, terms
 
 
 class Form(NamedTuple):
@@ -31,6 +34,7 @@ class Form(NamedTuple):
     gap: Tensor | None
     offset: Tensor
     offset_gap: Tensor | None
+    size: Tensor | None = None  # a bound on what is added up when it is evaluated, where rounding is accounted for
 
     def map(self, node: Node) -> Form:
         """The form of a rearrangement of this node."""
@@ -41,6 +45,7 @@ class Form(NamedTuple):
             None if self.gap is None else op.move((self.gap,), 2),
             op.move((self.offset,), 1),
             None if self.offset_gap is None else op.move((self.offset_gap,), 1),
+            None if self.size is None else op.move((self.size,), 1),
         )
 
 
@@ -61,9 +66,14 @@ class Engine:
     ball: Ball
     anchors: frozenset[int]
     rest: list[Tensor]  # every node's value at the unperturbed input
+    rounding: bool = True  # account for the rounding of the sweeps themselves
+    budget: int = 1 << 31  # bytes that one sweep may use
     boxes: dict[int, Box] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
     ready: dict[int, Ready] = field(default_factory=dict)
+    sizes: dict[int, Tensor] = field(default_factory=dict)
+    footprints: dict[int, int] = field(default_factory=dict)  # entries per slice and instance, node by node
+    peak: int = 0  # the most entries the last sweep held at once
     reasons: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -105,19 +115,39 @@ class Engine:
         return self.forms[node.index]
 
     def _bound(self, node: Node) -> tuple[Box, Form]:
-        window = tuple((0, size) for size in node.shape)
-        start = Coefficients.identity(node.shape, self.ball.centre, window)
-        function, offset = self.sweep(node, start)
-        return self._concretize(function, offset, node), _form(function, offset)
+        """Box and form of a node, a window of rows at a time where memory asks for it."""
+        instances = self.ball.centre.shape[0]
+        room = max(1, self.budget // (4 * self.ball.centre.element_size()))  # a few temporaries come on top
+        windows = Windows(node.shape, self.footprints.get(node.index, 0) * instances)
+        if not windows.per_slice:
+            dense = 2 * instances * math.prod(node.shape) * max(math.prod(n.shape) for n in self.graph.nodes)
+            windows.per_slice = math.ceil(dense / node.shape[windows.axis]) if dense <= room else 0
+        functions, offsets = [], []
+        while (window := windows.next(room)) is not None:
+            self.peak = 0
+            function, offset = self.sweep(node, Coefficients.identity(node.shape, self.ball.centre, window))
+            windows.used(self.peak)
+            functions.append(function)
+            offsets.append(offset)
+        self.footprints[node.index] = math.ceil(windows.per_slice / instances)
+        function, offset = windows.joined(functions, 3), windows.joined(offsets, 2)
+        return self._concretize(function, offset, node), self._form(function, offset)
 
     def margins(self, rows: Tensor) -> Box:
         """Bounds of `rows @ output` for rows `[instances, k, *output shape]`."""
+        for node in self.graph.nodes:  # in order, so that no sweep has to wait inside another
+            if node.perturbed and not node.op.exact:
+                self.planes(node)
+            if node.index in self.anchors:
+                self.form(node)
         node = self.graph.output
         function, offset = self.sweep(node, Coefficients.matrix(rows, node.shape))
         return self._concretize(function, offset, node)
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
         spread = self.ball.spread(function)
+        if self.rounding:
+            spread = spread * (1 + gamma(spread, self.ball.dimension + SLACK))
         lower, upper = offset[0] - spread[0], offset[-1] + spread[-1]
         good = (torch.isfinite(lower) & torch.isfinite(upper)).flatten(1).all(dim=1)
         if not bool(good.all()):
@@ -148,18 +178,21 @@ class Engine:
             if parts is None:
                 continue
             node = self.graph.nodes[index]
+            self.peak = max(self.peak, sum(p.tensor.numel() for ps in (parts, *frontier.values()) for p in ps))
             if not node.perturbed:
                 for part in parts:
-                    offset = offset + part.contract(self.rest[index])
+                    offset = _apply(offset, part, self.rest[index], self._slack(node, self.rest[index].abs()), "")
             elif isinstance(node.op, Input):
                 for part in parts:
                     moved = part.select(self.ball.hot, self.ball.axis)
                     function = function + moved.reshape(*moved.shape[:2], -1, *rows.rows)
-                    offset = offset + part.contract(self.ball.centre)
+                    slack = self._slack(node, self.magnitude(node))
+                    offset = _apply(offset, part, self.ball.centre, slack, "")
             elif index in self.anchors and index != start.index:
                 form, whole = self.form(node), _merged(parts)
                 function = _apply(function, whole, form.centre, form.gap, "X")
-                offset = _apply(offset, whole, form.offset, form.offset_gap, "")
+                slack = self._slack(node, form.size)
+                offset = _apply(offset, whole, form.offset, _sum(form.offset_gap, slack), "")
             else:
                 offset = self._substitute(node, parts, frontier, offset)
         return function, offset
@@ -174,13 +207,16 @@ class Engine:
             parts = [_merged(parts)]
         for part in parts:
             pulled = node.op.pull(part, shapes)
-            if pulled is None:
+            if pulled is None or (self.rounding and not isinstance(node.op, Movement)):
                 ready = self.planes(node)
-                pulled = tuple(
+                pulled = pulled or tuple(
                     part.pull(ready.planes, k, shapes[k], ready.slopes[k]) for k in range(len(parents))
                 )
                 if ready.offset is not None:
                     offset = _apply(offset, part, ready.offset, ready.offset_gap, "")
+            elif isinstance(node.op, Expand):  # copies add up
+                slack = self._slack(node, self.magnitude(node))
+                offset = offset if slack is None else _apply(offset, part, torch.zeros_like(slack), slack, "")
             for parent, a in zip(parents, pulled, strict=True):
                 _join(frontier.setdefault(parent.index, []), a)
         return offset
@@ -196,15 +232,76 @@ class Engine:
             planes = node.op.planes(*boxes)
             if planes.valid is not None and not bool(planes.valid.all()):
                 self.fail(planes.valid, f"{node} is not defined on the whole range of its input")
-            lower, upper = planes.lower, planes.upper
-            if lower is None or upper is None:
-                split: tuple[Tensor | None, Tensor | None] = (None, None)
-            elif lower is upper:
-                split = (lower, None)
-            else:
-                split = ((lower + upper) / 2, (upper - lower) / 2)
-            self.ready[node.index] = Ready(planes, tuple(SplitSlope.of(s) for s in planes.slopes), *split)
+            offset, gap = _split(planes.lower, planes.upper)
+            if self.rounding:
+                size = self._load(node, planes)
+                gap = _sum(gap, self._slack(node, size, terms(planes, node.shape)))
+                offset = self.ball.centre.new_zeros(()).expand_as(size) if offset is None else offset
+            self.ready[node.index] = Ready(planes, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap)
         return self.ready[node.index]
+
+    # ---- rounding ----------------------------------------------------------------------------------------------
+
+    def magnitude(self, node: Node) -> Tensor:
+        """A bound on the size of every entry of a node over the set, good enough to scale rounding errors."""
+        if node.index not in self.sizes:
+            self.sizes[node.index] = self._magnitude(node)
+        return self.sizes[node.index]
+
+    def _magnitude(self, node: Node) -> Tensor:
+        if isinstance(node.op, Input):
+            box = self.ball.box()
+        elif not node.perturbed:
+            return self.rest[node.index].abs()
+        elif node.index in self.boxes:
+            box = self.boxes[node.index]
+        elif isinstance(node.op, Movement):
+            return node.op.forward(*(self.magnitude(p) for p in self.graph.parents(node)))
+        elif node.op.exact:
+            return self._load(node, self.planes(node).planes)
+        else:
+            box = node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
+        return torch.maximum(box.lower.abs(), box.upper.abs())
+
+    def _load(self, node: Node, planes: Planes) -> Tensor:
+        """`sum_k |c_k| |x_k|_max + |b|`: what is added up in evaluating a node's planes."""
+        parents = self.graph.parents(node)
+        total = sum((load(planes, k, self.magnitude(p)) for k, p in enumerate(parents)), start=self.ball.centre.new_zeros(()))
+        for offset in (planes.lower, planes.upper):
+            if offset is not None:
+                total = total + offset.abs()
+        return total.expand(total.shape[0], *node.shape)
+
+    def _slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:
+        """The gap that stands for the rounding of one step whose terms add up to `size`."""
+        if not self.rounding or size is None:
+            return None
+        return size * gamma(size, math.prod(node.shape) + inner + len(self.graph.nodes) + SLACK)
+
+    def _form(self, function: Tensor, offset: Tensor) -> Form:
+        """The two sides of a sweep's result as centre and gap."""
+        if function.shape[0] == 1 and offset.shape[0] == 1:
+            centre, gap, middle, half = function[0], None, offset[0], None
+        else:
+            centre, gap = (function[0] + function[-1]) / 2, (function[-1] - function[0]) / 2
+            middle, half = (offset[0] + offset[-1]) / 2, (offset[-1] - offset[0]) / 2
+        if not self.rounding:
+            return Form(centre, gap, middle, half)
+        size = self.ball.spread(centre[None])[0] + middle.abs()
+        if gap is not None and half is not None:
+            size = size + self.ball.spread(gap[None])[0] + half.abs()
+        return Form(centre, gap, middle, half, size)
+
+
+def _split(lower: Tensor | None, upper: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Two offsets as centre and half gap."""
+    if lower is None or upper is None:
+        return None, None
+    return (lower, None) if lower is upper else ((lower + upper) / 2, (upper - lower) / 2)
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
 
 
 def _apply(total: Tensor, a: Coefficients, centre: Tensor, gap: Tensor | None, lead: str) -> Tensor:
@@ -229,15 +326,3 @@ def _merged(parts: list[Coefficients]) -> Coefficients:
     for part in parts[1:]:
         whole = whole + part
     return whole
-
-
-def _form(function: Tensor, offset: Tensor) -> Form:
-    """The two sides of a sweep's result as centre and gap."""
-    if function.shape[0] == 1 and offset.shape[0] == 1:
-        return Form(function[0], None, offset[0], None)
-    return Form(
-        (function[0] + function[-1]) / 2,
-        (function[-1] - function[0]) / 2,
-        (offset[0] + offset[-1]) / 2,
-        (offset[-1] - offset[0]) / 2,
-    )

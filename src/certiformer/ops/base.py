@@ -17,6 +17,7 @@ from torch import Tensor
 Shape = tuple[int, ...]
 LETTERS = "abcdefghijkl"  # the axes of an op's output, in order
 OWN = "zyxwvutsrq"  # axes that only an input has
+INSTANCE_NAME = "Z"  # the axis of instances, in front of all others
 
 
 class Box(NamedTuple):

@@ -272,6 +272,10 @@ class Tanh(Monotone):
             low, high = torch.where(under, d, low), torch.where(under, high, d)
         return low
 
+    def crosses(self, l: Tensor, u: Tensor) -> Tensor:
+        """Whether the tangent at l already passes above (u, tanh(u))."""
+        return torch.tanh(l) + self.derivative(l) * (u - l) > torch.tanh(u)
+
     def lines(self, l: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         fl, fu = torch.tanh(l), torch.tanh(u)
         middle = l / 2 + u / 2
@@ -281,8 +285,11 @@ class Tanh(Monotone):
         lo, hi = l.clamp(max=0), u.clamp(min=0)
         dl = self.touching(lo, hi)
         du = -self.touching(-hi, -lo)
-        below = torch.where(across, self.derivative(dl), torch.where(l >= 0, slope, tangent))
-        above = torch.where(across, self.derivative(du), torch.where(l >= 0, tangent, slope))
+        # no tangent on the near side reaches the far end: there the chord is the line
+        toward = torch.where(self.crosses(lo, hi), slope, self.derivative(dl))
+        away = torch.where(self.crosses(-hi, -lo), slope, self.derivative(du))
+        below = torch.where(across, toward, torch.where(l >= 0, slope, tangent))
+        above = torch.where(across, away, torch.where(l >= 0, tangent, slope))
         return below, self.least(below, l, u), above, -self.least(above, -u, -l)
 
     def least(self, slope: Tensor, l: Tensor, u: Tensor) -> Tensor:

@@ -89,8 +89,7 @@ class Softmax(Op):
 
     def by_parts(self, build: Any, x: Any) -> Any:
         """As the paper does it: exp, sum, reciprocal, product; scores shifted by their largest value at rest."""
-        shifted = build.add(Add(-1.0), x, build.peak(x))
-        e = build.add(Exp(), shifted)
+        e = build.add(Exp(), build.add(Add(-1.0), x, build.peak(x)))
         total = build.add(Sum((len(build.shape(x)) - 1,)), e)
         return build.add(Multiply(), e, build.add(Reciprocal(), total))
 

@@ -1,0 +1,63 @@
+"""Interval bound propagation: boxes only, op by op."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..graph.graph import Graph, Input
+from ..ops.base import Box
+from ..ops.movement import Movement
+from ..sets.ball import Ball
+from .coefficients import Coefficients, SplitSlope
+from .rounding import SLACK, gamma
+
+
+def interval_margins(graph: Graph, ball: Ball, rest: list[Tensor], rows: Tensor) -> tuple[Box, list[str | None]]:
+    """Bounds of `rows @ output` by intervals alone, and per instance why there are none."""
+    reasons: list[str | None] = [None] * ball.centre.shape[0]
+    boxes: list[Box] = []
+    for node in graph.nodes:
+        inputs = tuple(boxes[i] for i in node.inputs)
+        if isinstance(node.op, Input):
+            box = ball.box()
+        elif not node.perturbed:
+            box = Box(rest[node.index], rest[node.index])
+        else:
+            if not node.op.exact:
+                valid = node.op.planes(*inputs).valid
+                if valid is not None:
+                    _note(reasons, valid, f"{node} is not defined on the whole range of its input")
+            box = node.op.interval(*inputs)
+            good = (torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1)
+            if not bool(good.all()):
+                _note(reasons, good, f"the bounds of {node} overflow")
+                keep = good.reshape(-1, *(1,) * (box.lower.dim() - 1))
+                box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
+        boxes.append(box)
+    return _last(graph, boxes, rows), reasons
+
+
+def _last(graph: Graph, boxes: list[Box], rows: Tensor) -> Box:
+    """The rows through the affine ops at the end of the graph, then over the box of what they start from."""
+    node = graph.output
+    a = Coefficients.matrix(rows, node.shape)
+    offset, steps = rows.new_zeros(()), 0
+    while node.op.exact and len(node.inputs) == 1 and not isinstance(node.op, (Movement, Input)):
+        (parent,) = graph.parents(node)
+        planes = node.op.planes(boxes[parent.index])
+        if planes.lower is not None:
+            offset = offset + a.contract(planes.lower.expand(-1, *node.shape))[0]
+        a = a.pull(planes, 0, parent.shape, SplitSlope.of(planes.slopes[0]))
+        node, steps = parent, steps + 1
+    box = boxes[node.index]
+    middle, spread = a.contract(box.centre)[0] + offset, a.contract_abs(box.radius)[0]
+    size = a.contract_abs(box.centre.abs() + box.radius)[0] + offset.abs()
+    slack = size * gamma(size, sum(n.op.exact for n in graph.nodes) + box.lower[0].numel() * (1 + steps) + SLACK)
+    return Box(middle - spread - slack, middle + spread + slack)
+
+
+def _note(reasons: list[str | None], good: Tensor, why: str) -> None:
+    for i, ok in enumerate(good.tolist()):
+        if not ok and reasons[i] is None:
+            reasons[i] = why

@@ -1,0 +1,83 @@
+"""Memory: how much there is, and sweeps cut into windows of rows that fit it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..ops.base import Shape
+
+Window = tuple[tuple[int, int], ...]  # start and length on every axis
+GIB = 1 << 30
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be had now on a device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    available = 4 * GIB
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                available = int(line.split()[1]) * 1024
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            available = min(available, int(Path(limit).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(available, 64 << 20)
+
+
+def default_budget(device: torch.device) -> int:
+    """Half of what is free; on a CPU never more than 4 GiB, beyond which larger pieces are no faster."""
+    half = free_memory(device) // 2
+    return half if device.type == "cuda" else min(half, 4 * GIB)
+
+
+@dataclass
+class Windows:
+    """The rows of a node, a window at a time: slabs along the longest axis.
+
+    `per_slice` is what one slice of it needs. While that is unknown (0), the first slab is one slice thick, and what
+    it used says how thick the next may be.
+    """
+
+    shape: Shape
+    per_slice: int = 0
+    start: int = 0
+    sizes: list[int] = field(default_factory=list)
+
+    @property
+    def axis(self) -> int:
+        return max(range(len(self.shape)), key=lambda a: self.shape[a])
+
+    def next(self, room: int) -> Window | None:
+        """The next window if a sweep may hold `room` entries."""
+        left = self.shape[self.axis] - self.start
+        if left <= 0:
+            return None
+        length = max(1, min(room // self.per_slice, left)) if self.per_slice else 1
+        window = tuple((self.start, length) if a == self.axis else (0, s) for a, s in enumerate(self.shape))
+        self.start += length
+        self.sizes.append(length)
+        return window
+
+    def used(self, entries: int) -> None:
+        """What the sweep over the last window held at most."""
+        self.per_slice = max(self.per_slice, math.ceil(entries / self.sizes[-1]))
+
+    def joined(self, parts: list[Tensor], lead: int) -> Tensor:
+        """Results of the windows as one tensor; `lead` axes come before those of the rows."""
+        if len(parts) == 1:
+            return parts[0]
+        sides = max(p.shape[0] for p in parts)
+        return torch.cat([p.expand(sides, *p.shape[1:]) for p in parts], dim=lead + self.axis)

@@ -1,0 +1,156 @@
+"""A batch of questions about one model: (sentence, positions) pairs of one length, to be asked at many radii."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..graph import Graph, capture, softmax_by_parts
+from ..inputs import Prepared
+from ..ops.base import Box
+from ..sets.ball import Ball
+from .engine import Engine
+from .interval import interval_margins
+from .memory import default_budget
+from .methods import METHODS, RELAXATIONS, Method, Relaxation, anchors
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Bounds of `logit[label] - logit[other]` `[instances, classes - 1]`; -inf and inf where `reasons` says why."""
+
+    lower: Tensor
+    upper: Tensor
+    reasons: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A graph with the anchors of a method, and what earlier sweeps needed in memory."""
+
+    graph: Graph
+    anchors: frozenset[int]
+    footprints: dict[int, int] = field(default_factory=dict)
+
+
+def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> Compiled:
+    """The model's graph at this length, captured once per length and kept in the model's cache."""
+    model, example = prepared.model, prepared.embeddings
+    size = (example.shape[1], example.shape[2], example.dtype, str(example.device))
+    if ("graph", size) not in model.cache:
+        model.cache["graph", size] = capture(model.module, example)
+    key = ("compiled", size, method, relaxation)
+    if key not in model.cache:
+        graph: Graph = model.cache["graph", size]
+        if relaxation == "paper":
+            graph = softmax_by_parts(graph, example[None])
+        chosen = frozenset[int]() if method == "ibp" else anchors(graph, method)
+        model.cache[key] = Compiled(graph, chosen)
+    found: Compiled = model.cache[key]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Instances of one length. Every evaluation takes a radius for each instance it is asked about."""
+
+    compiled: Compiled
+    centre: Tensor  # [instances, 1, n, d]
+    positions: tuple[tuple[int, ...], ...]
+    labels: Tensor  # [instances]
+    p: float
+    method: Method
+    budget: int
+
+    @staticmethod
+    def of(
+        questions: list[tuple[Prepared, tuple[int, ...]]],
+        *,
+        p: float,
+        method: Method,
+        relaxation: Relaxation,
+        max_memory: int | None = None,
+    ) -> Problem:
+        """From prepared sentences of one length, each with a set of positions."""
+        if method not in METHODS:
+            raise InputError(f"method={method!r}: expected one of {', '.join(METHODS)}")
+        if relaxation not in RELAXATIONS:
+            raise InputError(f"relaxation={relaxation!r}: expected one of {', '.join(RELAXATIONS)}")
+        if max_memory is not None and max_memory <= 0:
+            raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
+        first = questions[0][0]
+        return Problem(
+            compiled=compiled(first, method=method, relaxation=relaxation),
+            centre=torch.stack([q.embeddings for q, _ in questions]),
+            positions=tuple(ps for _, ps in questions),
+            labels=torch.tensor([q.label for q, _ in questions], device=first.embeddings.device),
+            p=p,
+            method=method,
+            budget=max_memory or default_budget(first.embeddings.device),
+        )
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def classes(self) -> int:
+        return self.compiled.graph.output.shape[-1]
+
+    def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
+        """Margins of some instances, each within its radius, as many at a time as memory allows."""
+        chosen = list(range(len(self))) if instances is None else instances
+        step = self.at_once(max(len(self.positions[i]) for i in chosen))
+        parts = [
+            self._margins(eps[k : k + step], chosen[k : k + step], rounding) for k in range(0, len(chosen), step)
+        ]
+        return Margins(
+            torch.cat([b.lower for b, _ in parts]),
+            torch.cat([b.upper for b, _ in parts]),
+            tuple(r for _, reasons in parts for r in reasons),
+        )
+
+    def at_once(self, blocks: int) -> int:
+        """How many instances fit: what is kept of each node, and its linear form where it is an anchor."""
+        graph, numbers = self.compiled.graph, blocks * self.centre.shape[-1]
+        kept = 0
+        for node in graph.nodes:
+            count = 1
+            for s in node.shape:
+                count *= s
+            kept += count * (8 + (2 * numbers if node.index in self.compiled.anchors else 0))
+        return max(1, self.budget // (2 * self.centre.element_size() * kept))
+
+    def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
+        return Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+
+    def rows(self, chosen: list[int]) -> Tensor:
+        """`label - other` for every other class: `[instances, classes - 1, 1, classes]`."""
+        k, labels = self.classes, self.labels[chosen]
+        eye = torch.eye(k, dtype=self.centre.dtype, device=self.centre.device)
+        others = torch.stack([torch.cat([eye[:c], eye[c + 1 :]]) for c in labels.tolist()])  # [instances, k - 1, k]
+        return (eye[labels][:, None] - others)[:, :, None]
+
+    def _margins(self, eps: Tensor, chosen: list[int], rounding: bool) -> tuple[Box, list[str | None]]:
+        ball = self.ball(eps.to(self.centre), chosen)
+        graph = self.compiled.graph
+        with torch.no_grad():
+            rest = graph.values(ball.centre)
+            if self.method == "ibp":
+                box, reasons = interval_margins(graph, ball, rest, self.rows(chosen))
+            else:
+                engine = Engine(
+                    graph,
+                    ball,
+                    self.compiled.anchors,
+                    rest,
+                    rounding=rounding,
+                    budget=self.budget // 2,
+                    footprints=self.compiled.footprints,
+                )
+                box, reasons = engine.margins(self.rows(chosen)), engine.reasons
+        failed = torch.tensor([r is not None for r in reasons], device=box.lower.device)[:, None]
+        inf = torch.inf
+        return Box(torch.where(failed, -inf, box.lower), torch.where(failed, inf, box.upper)), reasons

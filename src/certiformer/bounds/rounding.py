@@ -1,0 +1,47 @@
+"""Floating point: what the arithmetic of a sweep may have lost.
+
+Substituting `y = sum_k c_k x_k + b` into coefficients `A` computes `fl(A c)`. In any order of summation the error is at
+most `gamma |A| |c|`, and its effect on the bound at most `|A| (gamma (|c| |x|_max + |b|))`: one more gap on the offset
+of the op. So rounding is a term of the planes, not a correction at the end. `|x|_max` comes from the boxes. Additions
+of paths and of offsets are covered by counting them into gamma.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..ops.base import INSTANCE_NAME, Planes, Shape, Slope, ulp
+
+SLACK = 24.0  # operations per entry besides the contraction itself: splitting slopes, joining paths
+
+
+def gamma(like: Tensor, terms: float) -> float:
+    """`k u / (1 - k u)`, doubled, since the error term is itself computed with rounding."""
+    k = terms * ulp(like)
+    if k >= 0.5:
+        raise ValueError(f"{terms:g} operations are too many for {like.dtype}; use a wider type")
+    return 2 * k / (1 - k)
+
+
+def load(planes: Planes, k: int, magnitude: Tensor) -> Tensor:
+    """`|c_k| |x_k|_max` on the axes of the output, broadcastable to it."""
+    slope: Slope = planes.slopes[k]
+    size = torch.maximum(slope.lower.abs(), slope.upper.abs())
+    present = "".join(l for l in planes.outputs if l in slope.axes or l in slope.inputs)
+    z = INSTANCE_NAME
+    total: Tensor = torch.einsum(f"{z}{slope.axes},{z}{slope.inputs}->{z}{present}", size, magnitude)
+    for axis, letter in enumerate(planes.outputs):
+        if letter not in present:
+            total = total.unsqueeze(1 + axis)
+    return total
+
+
+def terms(planes: Planes, shape: Shape) -> int:
+    """The length of the longest contraction in pulling coefficients on a node of this shape through its planes."""
+    longest = 1
+    for slope in planes.slopes:
+        longest = max(longest, math.prod(s for l, s in zip(planes.outputs, shape, strict=True) if l not in slope.inputs))
+    return longest

@@ -131,7 +131,8 @@ class Engine:
             offsets.append(offset)
         self.footprints[node.index] = math.ceil(windows.per_slice / instances)
         function, offset = windows.joined(functions, 3), windows.joined(offsets, 2)
-        return self._concretize(function, offset, node), self._form(function, offset)
+        box, floor = self._concretize(function, offset, node), self.graph.floors[node.index]
+        return Box(box.lower.clamp(min=floor), box.upper), self._form(function, offset)
 
     def margins(self, rows: Tensor) -> Box:
         """Bounds of `rows @ output` for rows `[instances, k, *output shape]`."""

@@ -29,6 +29,7 @@ def interval_margins(graph: Graph, ball: Ball, rest: list[Tensor], rows: Tensor)
                 if valid is not None:
                     _note(reasons, valid, f"{node} is not defined on the whole range of its input")
             box = node.op.interval(*inputs)
+            box = Box(box.lower.clamp(min=graph.floors[node.index]), box.upper)
             good = (torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1)
             if not bool(good.all()):
                 _note(reasons, good, f"the bounds of {node} overflow")

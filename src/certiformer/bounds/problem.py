@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..graph import Graph, capture, softmax_by_parts
+from ..graph import Graph, capture, narrowed, softmax_by_parts
 from ..inputs import Prepared
 from ..ops.base import Box
 from ..sets.ball import Ball
@@ -41,7 +41,7 @@ def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> C
     model, example = prepared.model, prepared.embeddings
     size = (example.shape[1], example.shape[2], example.dtype, str(example.device))
     if ("graph", size) not in model.cache:
-        model.cache["graph", size] = capture(model.module, example)
+        model.cache["graph", size] = narrowed(capture(model.module, example), example[None])
     key = ("compiled", size, method, relaxation)
     if key not in model.cache:
         graph: Graph = model.cache["graph", size]

@@ -2,6 +2,6 @@
 
 from .capture import capture
 from .graph import Graph, Node
-from .rewrite import softmax_by_parts
+from .rewrite import narrowed, softmax_by_parts
 
-__all__ = ["Graph", "Node", "capture", "softmax_by_parts"]
+__all__ = ["Graph", "Node", "capture", "narrowed", "softmax_by_parts"]

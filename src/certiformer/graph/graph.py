@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..ops.base import Box, Op, Shape
+from ..ops.base import Box, Narrowed, Op, Shape, whole_axes
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,9 @@ class Peak(Op):
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0].amax(dim=-1, keepdim=True)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
 
     def interval(self, *boxes: Box) -> Box:
         raise TypeError("the peak at rest does not vary")
@@ -109,6 +112,14 @@ class Graph:
         return values
 
     @cached_property
+    def floors(self) -> tuple[float, ...]:
+        """For each node a number that none of its entries goes below, whatever the input (squares, sums of them)."""
+        floors: list[float] = []
+        for node in self.nodes:
+            floors.append(node.op.floor(*(floors[i] for i in node.inputs)))
+        return tuple(floors)
+
+    @cached_property
     def position_axes(self) -> tuple[frozenset[int], ...]:
         """For each node, the axes that run over positions of the input (its axis 1)."""
         axes: list[frozenset[int]] = []
@@ -118,7 +129,7 @@ class Graph:
 
 
 def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[int]]) -> frozenset[int]:
-    from ..ops.movement import Concat, Movement, Permute, Reshape, Slice
+    from ..ops.movement import Concat, Movement, Permute, Reshape
 
     op: Any = node.op
     if isinstance(op, Input):
@@ -128,12 +139,8 @@ def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[
     if isinstance(op, Permute):
         return frozenset(i for i, a in enumerate(op.order) if a in known[0])
     if isinstance(op, Reshape):
-        from ..ops.base import whole_axes
-
-        carried = dict(whole_axes(parents[0].shape, node.shape))
+        carried = _carried(parents[0].shape, node.shape)
         return frozenset(carried[a] for a in known[0] if a in carried)
-    if isinstance(op, Slice):
-        return known[0] - ({op.axis} if op.length == 1 else set())
     if isinstance(op, (Concat, Peak)):
         return frozenset().union(*known)
     if isinstance(op, Movement):
@@ -143,7 +150,21 @@ def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[
     found = set()
     for slope, axes in zip(planes.slopes, known, strict=True):
         found |= {planes.outputs.index(slope.inputs[a]) for a in axes if slope.inputs[a] in planes.outputs}
-    return frozenset(a for a in found if node.shape[a] > 1)
+    return frozenset(found)
+
+
+def _carried(old: Shape, new: Shape) -> dict[int, int]:
+    """Axes that a reshape leaves as they are, those of size 1 included where nothing before or behind them changed."""
+    carried = dict(whole_axes(old, new))
+    for a in range(min(len(old), len(new))):
+        if old[a] != new[a]:
+            break
+        carried.setdefault(a, a)
+    for a in range(1, min(len(old), len(new)) + 1):
+        if old[-a] != new[-a]:
+            break
+        carried.setdefault(len(old) - a, len(new) - a)
+    return carried
 
 
 def parent_like(op: Op) -> Tensor:

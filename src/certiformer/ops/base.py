@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 Shape = tuple[int, ...]
+Narrowed = tuple["Op", tuple["int | None", ...]] | None
 LETTERS = "abcdefghijkl"  # the axes of an op's output, in order
 OWN = "zyxwvutsrq"  # axes that only an input has
 INSTANCE_NAME = "Z"  # the axis of instances, in front of all others
@@ -114,6 +115,17 @@ class Op(ABC):
         """Instances with input shapes, for the contract test that runs over every op."""
         ...
 
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        """The op that gives only `length` entries from `start` on of an axis of the output.
+
+        With the axis of each input that is cut the same way (None: that input stays whole), or None if there is none.
+        """
+        return None
+
+    def floor(self, *floors: float) -> float:
+        """A number that no entry of the output goes below, given such numbers for the inputs."""
+        return -math.inf
+
     @classmethod
     def domain(cls) -> tuple[float, float]:
         """The open interval on which the op is defined."""
@@ -129,6 +141,12 @@ def register(cls: type[Op]) -> type[Op]:
         raise ValueError(f"two ops are called {cls.name!r}")
     REGISTRY[cls.name] = cls
     return cls
+
+
+def shared_axis(axis: int, output: Shape, shape: Shape) -> int | None:
+    """The axis of a broadcast operand that runs along an axis of the output, if it has one."""
+    own = axis - len(output) + len(shape)
+    return own if own >= 0 and shape[own] == output[axis] else None
 
 
 def letters(rank: int) -> str:

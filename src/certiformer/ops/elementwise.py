@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import Box, Op, Planes, Shape, Slope, letters, outward, register, ulp
+from .base import Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, ulp
 
 
 class Elementwise(Op):
@@ -41,6 +41,9 @@ class Elementwise(Op):
 
     def forward(self, *x: Tensor) -> Tensor:
         return self.function(x[0])
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return self, (axis,)
 
     def valid(self, box: Box) -> Tensor | None:
         low, high = self.domain()
@@ -79,6 +82,13 @@ def chord(l: Tensor, u: Tensor, fl: Tensor, fu: Tensor, middle: Tensor) -> Tenso
     return torch.where(wide, (fu - fl) / torch.where(wide, width, torch.ones_like(width)), middle)
 
 
+class Positive(Elementwise):
+    """A function that is never negative."""
+
+    def floor(self, *floors: float) -> float:
+        return 0.0
+
+
 class Monotone(Elementwise):
     """An increasing function: its range is the range of its ends."""
 
@@ -111,7 +121,7 @@ class Convex(Elementwise):
 
 @register
 @dataclass(frozen=True)
-class Relu(Monotone):
+class Relu(Positive, Monotone):
     """`max(x, 0)`; over `l < 0 < u` the chord above, and below `0` or `x`, whichever leaves the smaller area."""
 
     name = "relu"
@@ -147,7 +157,7 @@ class Relu(Monotone):
 
 @register
 @dataclass(frozen=True)
-class Exp(Monotone, Convex):
+class Exp(Positive, Monotone, Convex):
     """`exp(x)`; the tangent touches no further than `l + 0.99`, which keeps the lower line positive on the box."""
 
     name = "exp"
@@ -166,7 +176,7 @@ class Exp(Monotone, Convex):
 
 @register
 @dataclass(frozen=True)
-class Reciprocal(Convex):
+class Reciprocal(Positive, Convex):
     """`1 / x` for `x > 0`. A box that is not provably positive is not valid."""
 
     name = "reciprocal"
@@ -190,7 +200,7 @@ class Reciprocal(Convex):
 
 @register
 @dataclass(frozen=True)
-class Square(Convex):
+class Square(Positive, Convex):
     """`x^2`; the tangent point is `min((l+u)/2, 2l)` for `l >= 0`, mirrored for `u <= 0`, and 0 across zero."""
 
     name = "square"
@@ -221,7 +231,7 @@ class Square(Convex):
 
 @register
 @dataclass(frozen=True)
-class Sqrt(Monotone, Convex):
+class Sqrt(Positive, Monotone, Convex):
     """`sqrt(x)` for `x > 0`: concave, chord below, tangent in the middle above."""
 
     name = "sqrt"

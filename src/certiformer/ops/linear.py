@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Op, Planes, Shape, Slope, letters, outward, register
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, shared_axis
 
 
 class Affine(Op):
@@ -56,6 +57,9 @@ class Linear(Affine):
         size = c.abs() @ self.weight.abs().T + spread
         return Box(*outward(middle - spread, middle + spread, size, ulps=self.weight.shape[1] + 4))
 
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
+
     def planes(self, *boxes: Box) -> Planes:
         axes = letters(len(boxes[0].shape))
         weight = self.weight[None]
@@ -98,6 +102,9 @@ class Add(Affine):
         low, high = (b.lower, b.upper) if self.sign > 0 else (b.upper, b.lower)
         lower, upper = self.forward(a.lower, low), self.forward(a.upper, high)
         return Box(*outward(lower, upper, torch.maximum(lower.abs(), upper.abs()), ulps=1 + abs(self.sign)))
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return self, tuple(shared_axis(axis, output, s) for s in inputs)
 
     def planes(self, *boxes: Box) -> Planes:
         a, b = boxes
@@ -152,6 +159,17 @@ class Shift(Affine):
     def forward(self, *x: Tensor) -> Tensor:
         return x[0] + self.value
 
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        value = self.value
+        own = axis - len(output) + value.dim()
+        if own >= 0 and value.shape[own] != 1:
+            value = value.narrow(own, start, length)
+        return type(self)(value), (shared_axis(axis, output, inputs[0]),)
+
+    def floor(self, *floors: float) -> float:
+        least = float(self.value.min())
+        return math.nextafter(floors[0] + least, -math.inf) if floors[0] else least
+
     def interval(self, *boxes: Box) -> Box:
         out = boxes[0].map(self.forward)
         return Box(*outward(out.lower, out.upper, torch.maximum(out.lower.abs(), out.upper.abs()), ulps=1))
@@ -182,6 +200,13 @@ class Scale(Affine):
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0] * self.value
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        value = self.value
+        own = axis - len(output) + value.dim()
+        if own >= 0 and value.shape[own] != 1:
+            value = value.narrow(own, start, length)
+        return type(self)(value), (shared_axis(axis, output, inputs[0]),)
 
     def interval(self, *boxes: Box) -> Box:
         a, b = boxes[0].map(self.forward)
@@ -219,6 +244,12 @@ class Sum(Affine):
     def forward(self, *x: Tensor) -> Tensor:
         dims = tuple(a + 1 for a in self.axes)
         return x[0].mean(dims, keepdim=True) if self.mean else x[0].sum(dims, keepdim=True)
+
+    def floor(self, *floors: float) -> float:
+        return floors[0] if self.mean else 0.0 if floors[0] >= 0 else -math.inf
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis not in self.axes else None
 
     def count(self, shape: Shape) -> int:
         count = 1
@@ -283,6 +314,9 @@ class Center(Affine):
         n = boxes[0].shape[-1]
         matrix = torch.eye(n, dtype=boxes[0].lower.dtype, device=boxes[0].lower.device)[None] - 1 / n
         return Planes(axes, (Slope(axes[:-1] + "z", axes[-1] + "z", matrix, matrix),))
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
 
     def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
         return (a.centered(),) if a.linked(len(shapes[0]) - 1) is None else None

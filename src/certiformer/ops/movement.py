@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from .base import Box, Op, Shape, register
+from .base import Box, Narrowed, Op, Shape, register, whole_axes
 
 C = TypeVar("C", bound="Movable")
 
@@ -45,6 +45,9 @@ class Movement(Op):
     def forward(self, *x: Tensor) -> Tensor:
         return self.move(x, 1)
 
+    def floor(self, *floors: float) -> float:
+        return min(floors)
+
     def interval(self, *boxes: Box) -> Box:
         return Box(self.forward(*(b.lower for b in boxes)), self.forward(*(b.upper for b in boxes)))
 
@@ -65,6 +68,9 @@ class Permute(Movement):
     def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
         inverse = tuple(self.order.index(i) for i in range(len(self.order)))
         return (a.permute(inverse),)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return self, (self.order[axis],)
 
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -108,6 +114,12 @@ class Reshape(Movement):
     def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
         return (a.reshape(self.shape, shapes[0]),)
 
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        carried = dict(whole_axes(self.shape, inputs[0]))
+        if axis not in carried:
+            return None
+        return Reshape(self.shape[:axis] + (length,) + self.shape[axis + 1 :]), (carried[axis],)
+
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return build.add(cls(build.result_shape), args[0])
@@ -135,6 +147,9 @@ class Slice(Movement):
 
     def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
         return (a.pad(self.axis, self.start, shapes[0][self.axis]),)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis != self.axis else None
 
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -181,6 +196,9 @@ class Concat(Movement):
             start += shape[self.axis]
         return tuple(parts)
 
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,) * len(inputs)) if axis != self.axis else None
+
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         parts = args[0]
@@ -210,6 +228,10 @@ class Expand(Movement):
             if new != old:
                 a = a.collapse(axis)
         return (a,)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        op = Expand(self.shape[:axis] + (length,) + self.shape[axis + 1 :])
+        return op, (axis if inputs[0][axis] == output[axis] else None,)
 
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

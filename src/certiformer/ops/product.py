@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Op, Planes, Shape, Slope, letters, outward, register
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, shared_axis
 from .elementwise import Reciprocal, Square
 from .linear import Linear, Scale, align, shared_axes
 
@@ -37,6 +37,9 @@ class Multiply(Op):
     def forward(self, *x: Tensor) -> Tensor:
         a, b = align(*x)
         return a * b
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return self, tuple(shared_axis(axis, output, s) for s in inputs)
 
     def interval(self, *boxes: Box) -> Box:
         lowers = align(boxes[0].lower, boxes[1].lower)
@@ -98,6 +101,10 @@ class MatMul(Op):
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0] @ x[1]
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        from_end = len(output) - axis
+        return self, (None if from_end == 1 else axis, None if from_end == 2 else axis)
 
     def interval(self, *boxes: Box) -> Box:
         x, y = boxes

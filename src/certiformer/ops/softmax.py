@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Op, Planes, Shape, Slope, letters, outward, register
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
 from .elementwise import Exp, Reciprocal
 from .linear import Add, Sum
 from .product import Multiply
@@ -31,6 +31,12 @@ class Softmax(Op):
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0].softmax(dim=-1)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
+
+    def floor(self, *floors: float) -> float:
+        return 0.0
 
     def differences(self, box: Box) -> tuple[Tensor, Tensor]:
         """Ranges of `s_k - s_j`, `[..., j, k]`, exactly zero on the diagonal."""

@@ -1,0 +1,119 @@
+"""Every word of the vocabulary in one place: the closest, by the norm of the embeddings, that changes the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, ModelError
+from ..inputs import UNKNOWN_TOKENS, Prepared, cast_model, embed_ids, margins
+from .gradient import check
+from .norms import lengths
+
+_FIRST, _LARGEST = 32, 512  # candidates of one position in the first batch, and at most
+_ELEMENTS = 2**22  # numbers of input in one batch
+_NEAR = 1e-3  # a margin this close to 0 in the search's precision is decided in float64
+
+
+@dataclass(frozen=True, eq=False)
+class Replaced:
+    """For each position the closest word that changes the answer, the input with it, its radius and the new label."""
+
+    words: tuple[str | None, ...]
+    points: tuple[Tensor | None, ...]
+    radii: tuple[float, ...]
+    labels: tuple[int | None, ...]
+
+
+def closest_words(
+    prepared: Prepared,
+    positions: Sequence[int],
+    *,
+    p: float,
+    dtype: torch.dtype,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Replaced:
+    """Try the vocabulary at each position, nearest first, and stop at the first word that changes the answer."""
+    model = prepared.model
+    if prepared.ids is None:
+        raise InputError("enumeration replaces words: give a text or token ids instead of embeddings")
+    if not model.vocabulary:
+        raise ModelError(f"model {model.name!r} has no vocabulary to enumerate; use the gradient attack")
+    candidates = _candidates(prepared)
+    distances = _distances(prepared, candidates, positions, p=p, dtype=dtype)  # [candidates, positions]
+    words: list[str | None] = []
+    points: list[Tensor | None] = []
+    radii: list[float] = []
+    labels: list[int | None] = []
+    for k, position in enumerate(positions):
+        order = candidates[distances[:, k].argsort(stable=True)]
+        order = order[order != prepared.ids[position]]
+        word, point, label = _first_flip(prepared, position, order, dtype=dtype)
+        words.append(None if word is None else model.vocabulary[word])
+        points.append(point)
+        labels.append(label)
+        gap = None if point is None else point - prepared.embeddings.to(point)
+        radii.append(math.inf if gap is None else float(lengths(gap, p).max()))
+        if on_progress is not None:
+            on_progress(k + 1, len(positions))
+    return Replaced(tuple(words), tuple(points), tuple(radii), tuple(labels))
+
+
+def _candidates(prepared: Prepared) -> Tensor:
+    """Ids of the words: neither special tokens nor the unknown one."""
+    model = prepared.model
+    left_out = set(model.special) | {model.vocabulary.index(t) for t in UNKNOWN_TOKENS if t in model.vocabulary}
+    ids = [i for i in range(len(model.vocabulary)) if i not in left_out]
+    return torch.tensor(ids, device=prepared.embeddings.device)
+
+
+def _distances(
+    prepared: Prepared, candidates: Tensor, positions: Sequence[int], *, p: float, dtype: torch.dtype
+) -> Tensor:
+    """How far each candidate is from the word at each position: `[candidates, positions]`.
+
+    A row of ids holds one candidate at all of the positions, so the vocabulary is embedded once.
+    """
+    model = cast_model(prepared.model, dtype=dtype, device=prepared.embeddings.device)
+    centre = prepared.embeddings.to(dtype)[:, list(positions)]  # [1, positions, d]
+    template = torch.tensor([prepared.ids], device=centre.device)  # [1, n]
+    batch = max(1, _ELEMENTS // prepared.embeddings.numel())
+    parts = []
+    for first in range(0, len(candidates), batch):
+        some = candidates[first : first + batch]
+        ids = template.repeat(len(some), 1)
+        ids[:, list(positions)] = some[:, None]
+        parts.append(lengths(embed_ids(model, ids, dtype=dtype)[:, list(positions)] - centre, p))
+    return torch.cat(parts)
+
+
+def _first_flip(
+    prepared: Prepared, position: int, order: Tensor, *, dtype: torch.dtype
+) -> tuple[int | None, Tensor | None, int | None]:
+    """The first id of `order` that changes the answer at `position`, decided in float64."""
+    device = prepared.embeddings.device
+    fast = cast_model(prepared.model, dtype=dtype, device=device)
+    exact = cast_model(prepared.model, dtype=torch.float64, device=device)
+    template = torch.tensor([prepared.ids], device=device)
+    near = _NEAR * max(1.0, float(prepared.logits.abs().max())) if dtype != torch.float64 else 0.0
+    done, size = 0, _FIRST
+    largest = max(_FIRST, min(_LARGEST, _ELEMENTS // prepared.embeddings.numel()))
+    while done < len(order):
+        some = order[done : done + size]
+        ids = template.repeat(len(some), 1)
+        ids[:, position] = some
+        with torch.no_grad():
+            found = margins(fast.module(embed_ids(fast, ids, dtype=dtype)), prepared.label)
+        for row in (found <= near).nonzero()[:, 0].tolist():
+            point = embed_ids(exact, ids[row : row + 1], dtype=torch.float64)
+            logits = check(exact.module, point)
+            if bool(margins(logits, prepared.label)[0] <= 0):
+                others = logits[0].clone()
+                others[prepared.label] = -math.inf
+                return int(some[row]), point, int(others.argmax())
+        done, size = done + len(some), min(2 * size, largest)
+    return None, None, None

@@ -1,0 +1,208 @@
+"""The smallest perturbation that changes the answer, by projected gradient steps.
+
+Every row is one set of positions from one start. A row keeps a radius of its own: it shrinks after a success and grows
+after a failure, by less and less; each step goes in the norm's steepest direction and back into the ball. The search
+runs in the precision asked for; what it returns has been tightened along its ray and checked in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from ..inputs import Prepared, cast_model, margins
+from .norms import dual_lengths, into_ball, lengths, steepest
+
+_ELEMENTS = 2**20  # numbers of input in one batch
+_FARTHEST = 100.0  # how far to look, in lengths of an embedding
+_ROUNDS = 3
+_SETTLED = 14  # halvings of the last tenth of the ray
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """For each set of positions the counterexample `[1, n, d]` in float64 and its radius, or None and inf."""
+
+    points: tuple[Tensor | None, ...]
+    radii: tuple[float, ...]
+    labels: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """A batch of perturbations: row r moves the blocks `[t, d]` of `columns[r]`; padded blocks have weight 0."""
+
+    module: nn.Module
+    centre: Tensor  # [1, n, d]
+    columns: Tensor  # [rows, t]
+    weight: Tensor  # [rows, t, 1]
+    label: int
+
+    def take(self, index: Tensor | slice) -> _Rows:
+        return replace(self, columns=self.columns[index], weight=self.weight[index])
+
+    def points(self, delta: Tensor) -> Tensor:
+        """`[rows, t, d]` -> `[rows, n, d]`"""
+        rows, _, d = delta.shape
+        index = self.columns[..., None].expand(-1, -1, d)
+        return self.centre.expand(rows, -1, -1).scatter_add(1, index, delta * self.weight)
+
+    def margins(self, delta: Tensor) -> Tensor:
+        with torch.no_grad():
+            return margins(self.module(self.points(delta)), self.label)
+
+
+def smallest(
+    prepared: Prepared,
+    sets: Sequence[tuple[int, ...]],
+    *,
+    p: float,
+    steps: int,
+    restarts: int,
+    seed: int,
+    dtype: torch.dtype,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """A counterexample of small radius for each set of positions; `on_progress` gets (sets done, sets)."""
+    exact = _rows(prepared, sets, dtype=torch.float64)
+    if prepared.margin <= 0:
+        here = exact.centre
+        return Found((here,) * len(sets), (0.0,) * len(sets), (_label(prepared.logits),) * len(sets))
+    search = _rows(prepared, sets, dtype=dtype)
+    reach = float(lengths(exact.centre, p).mean())
+    generator = torch.Generator().manual_seed(seed)
+    best = torch.full((*search.columns.shape, exact.centre.shape[2]), math.nan, device=exact.centre.device, dtype=dtype)
+    rows = max(1, _ELEMENTS // exact.centre.numel())
+    for round_ in range(_ROUNDS):  # what is not found is searched again, farther and from more starts
+        left = best.isnan().any(dim=2).any(dim=1).nonzero()[:, 0]
+        starts = restarts * 3**round_
+        for some in (left[i : i + max(1, rows // starts)] for i in range(0, len(left), max(1, rows // starts))):
+            part = search.take(some)
+            begin = _starts(part, p=p, count=starts, farthest=(0.5 + round_) * reach, generator=generator)
+            best[some] = _search(part, begin, _rivals(prepared), p=p, steps=steps, reach=reach)
+            if on_progress is not None and round_ == 0:
+                on_progress(int(some[-1]) + 1, len(sets))
+    results: list[tuple[Tensor | None, float, int | None]] = []
+    for first in range(0, len(sets), rows):
+        cut = slice(first, first + rows)
+        results += _settle(exact.take(cut), best[cut].to(torch.float64), p=p)
+    return Found(tuple(r[0] for r in results), tuple(r[1] for r in results), tuple(r[2] for r in results))
+
+
+def _rivals(prepared: Prepared) -> Tensor:
+    """The other classes, the likeliest first."""
+    ranked = prepared.logits[0].argsort(descending=True)
+    return ranked[ranked != prepared.label]
+
+
+def _rows(prepared: Prepared, sets: Sequence[tuple[int, ...]], *, dtype: torch.dtype) -> _Rows:
+    device = prepared.embeddings.device
+    t = max(len(s) for s in sets)
+    columns = torch.tensor([list(s) + [s[0]] * (t - len(s)) for s in sets], device=device)
+    weight = torch.tensor([[1.0] * len(s) + [0.0] * (t - len(s)) for s in sets], device=device, dtype=dtype)
+    module = cast_model(prepared.model, dtype=dtype, device=device).module
+    return _Rows(module, prepared.embeddings.to(dtype), columns, weight[..., None], prepared.label)
+
+
+def _starts(rows: _Rows, *, p: float, count: int, farthest: float, generator: torch.Generator) -> Tensor:
+    """The centre, then random points up to a distance: `[sets, count, t, d]`."""
+    sets, t = rows.columns.shape
+    noise = torch.randn(sets, count, t, rows.centre.shape[2], generator=generator, dtype=torch.float64)
+    far = farthest * torch.rand(sets, count, 1, 1, generator=generator, dtype=torch.float64)
+    far[:, 0] = 0
+    return (noise / lengths(noise, p)[..., None] * far).to(rows.centre) * rows.weight[:, None]
+
+
+def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int, reach: float) -> Tensor:
+    """The best perturbation of each set, `[sets, t, d]`; NaN where no start found one."""
+    sets, restarts, t, d = starts.shape
+    device = starts.device
+    every = rows.take(torch.arange(sets, device=device).repeat_interleave(restarts))
+    start = torch.arange(restarts, device=device).repeat(sets)  # [rows]
+    towards = ranked[(start - 1) % len(ranked)]  # the first start goes towards any class, the others to one each
+    bold = torch.where(start % 2 == 0, 1.0, 0.5).to(starts)  # length of the first step, in radii
+    delta = starts.reshape(sets * restarts, t, d)
+    found = torch.full((sets * restarts,), math.inf, device=device, dtype=delta.dtype)
+    best = torch.full_like(delta, math.nan)
+    radius = lengths(delta, p).amax(dim=1)
+    for step in range(steps + 1):
+        margin, towards_margin, gradient = _slopes(every, delta, towards, start)
+        size = lengths(delta, p).amax(dim=1)
+        won = margin <= 0
+        better = won & (size < found)
+        found = torch.where(better, size, found)
+        best = torch.where(better[:, None, None], delta, best)
+        if step == steps:
+            break
+        left = 0.5 * (1 + math.cos(math.pi * step / steps))
+        change = 0.2 * left + 0.001
+        needed = size + towards_margin / dual_lengths(gradient, p).sum(dim=1)  # were the margin linear
+        ahead = 2 * size + 0.1 * reach  # as far as one step may look
+        needed = torch.minimum(torch.maximum(torch.nan_to_num(needed, nan=math.inf), size), ahead)
+        lost = torch.where(found.isinf(), needed.clamp(max=_FARTHEST * reach), radius * (1 + change))
+        radius = torch.where(won, torch.minimum(radius * (1 - change), found), lost)
+        move = (bold * left + 0.01) * radius  # [rows]
+        delta = into_ball(delta - move[:, None, None] * steepest(gradient, p) * every.weight, radius, p)
+    by_set = found.view(sets, restarts).argmin(dim=1)  # [sets]
+    return best.view(sets, restarts, t, d)[torch.arange(sets, device=device), by_set]
+
+
+def _slopes(rows: _Rows, delta: Tensor, towards: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The margin, the margin to the class a row goes towards, and the gradient of the latter."""
+    moved = delta.detach().requires_grad_(True)
+    logits = rows.module(rows.points(moved))
+    margin = margins(logits, rows.label)
+    chosen = logits[:, rows.label] - logits.gather(1, towards[:, None])[:, 0]
+    aimed = torch.where(start == 0, margin, chosen)
+    (gradient,) = torch.autograd.grad(aimed.sum(), moved)
+    return margin.detach(), aimed.detach(), torch.nan_to_num(gradient)
+
+
+def _settle(rows: _Rows, delta: Tensor, *, p: float) -> list[tuple[Tensor | None, float, int | None]]:
+    """Shrink each perturbation along its ray in float64 and check the point that is left by a plain forward pass."""
+    known = delta.isfinite().all(dim=2).all(dim=1)
+    delta = torch.nan_to_num(delta)
+    high = torch.ones(len(delta), dtype=delta.dtype, device=delta.device)
+    for growth in (1e-6, 1e-4, 1e-2):  # what lower precision found may miss by its rounding
+        missed = rows.margins(delta * high[:, None, None]) > 0
+        if not bool((missed & known).any()):
+            break
+        high = torch.where(missed, 1 + growth, high)
+    low = torch.where(rows.margins(delta * (0.9 * high)[:, None, None]) > 0, 0.9 * high, torch.zeros_like(high))
+    for _ in range(_SETTLED):
+        middle = (low + high) / 2
+        won = rows.margins(delta * middle[:, None, None]) <= 0
+        high, low = torch.where(won, middle, high), torch.where(won, low, middle)
+    return [
+        _checked(rows.take(slice(i, i + 1)), delta[i : i + 1] * high[i], p=p) if known[i] else (None, math.inf, None)
+        for i in range(len(delta))
+    ]
+
+
+def _checked(row: _Rows, delta: Tensor, *, p: float) -> tuple[Tensor | None, float, int | None]:
+    """The point of one row if it really changes the answer when it is run alone, in float64."""
+    for nudge in (0.0, 1e-12, 1e-9, 1e-6):  # a batch and a single input may round differently
+        point = row.points(delta * (1 + nudge))  # [1, n, d]
+        logits = check(row.module, point)
+        if bool(margins(logits, row.label)[0] <= 0):
+            return point, float(lengths(point - row.centre, p).max()), _label(logits, row.label)
+    return None, math.inf, None
+
+
+def check(module: nn.Module, point: Tensor) -> Tensor:
+    """The logits of one point, alone, as anyone would compute them."""
+    with torch.no_grad():
+        logits: Tensor = module(point)
+    return logits
+
+
+def _label(logits: Tensor, label: int | None = None) -> int:
+    """The class that wins against `label`, also in a tie."""
+    others = logits[0].clone()
+    if label is not None:
+        others[label] = -math.inf
+    return int(others.argmax())

@@ -1,0 +1,361 @@
+"""Certified radius: a batched bracketing root finder on the certified margin.
+
+The margin as a function of the radius is smooth and falls, until the relaxation breaks down. At radius 0 it is known.
+Each step aims at the root of the interpolation of what is known, a little past it toward the far end of the bracket,
+so that the bracket closes from both sides; where that does not pay, it bisects. All instances advance together, and
+those that are done leave the batch. Every radius that is reported was verified itself, rounding included.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .bounds.methods import METHODS, Method, Relaxation
+from .bounds.problem import Problem
+from .errors import InputError
+from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare
+from .models.model import Model
+
+AutoMethod = Literal["auto", "ibp", "forward", "backward", "backward-forward"]
+MOST_STEPS = 60
+FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusResult:
+    """For each set of positions, a radius within which the prediction is proved not to change."""
+
+    positions: tuple[tuple[int, ...], ...]
+    radii: tuple[float, ...]
+    normalized: tuple[float, ...]  # radius over the smallest norm of the embeddings it moves
+    tokens: tuple[str, ...]
+    label: int
+    margin: float
+    norm: float
+    method: Method
+    relaxation: Relaxation
+    tolerance: float
+    calls: float  # evaluations of the bounds, on average over the sets
+    seconds: float
+
+    @property
+    def smallest(self) -> tuple[tuple[int, ...], float]:
+        """The most fragile set of positions and its radius."""
+        i = min(range(len(self.radii)), key=lambda k: self.radii[k])
+        return self.positions[i], self.radii[i]
+
+
+def choose(method: AutoMethod, relaxation: Relaxation, n: int, d: int) -> Method:
+    """What "auto" means: backward where a sweep over all pairs of positions stays small, else backward-forward."""
+    if method != "auto":
+        if method not in METHODS:
+            raise InputError(f"method={method!r}: expected auto, {', '.join(METHODS)}")
+        return method
+    return "backward" if relaxation == "tight" and n * n * n * d <= 3_000_000 else "backward-forward"
+
+
+def radius(
+    model: Model,
+    inputs: Inputs,
+    *,
+    norm: float | str = 2,
+    words: int = 1,
+    positions: Positions | None = None,
+    method: AutoMethod = "auto",
+    relaxation: Relaxation = "paper",
+    tolerance: float = 1e-3,
+    label: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    max_memory: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RadiusResult:
+    """The certified radius of every set of `words` positions (or of the given `positions`).
+
+    `tolerance` is the relative width to which the search closes. `progress(done, total)` is called as sets finish.
+    """
+    (result,) = radii(
+        model,
+        [inputs],
+        norm=norm,
+        words=words,
+        positions=positions,
+        method=method,
+        relaxation=relaxation,
+        tolerance=tolerance,
+        label=label,
+        dtype=dtype,
+        device=device,
+        max_memory=max_memory,
+        progress=progress,
+    )
+    return result
+
+
+def radii(
+    model: Model,
+    inputs: Sequence[Inputs],
+    *,
+    norm: float | str = 2,
+    words: int = 1,
+    positions: Positions | None = None,
+    method: AutoMethod = "auto",
+    relaxation: Relaxation = "paper",
+    tolerance: float = 1e-3,
+    label: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    max_memory: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[RadiusResult, ...]:
+    """As `radius`, for many inputs: those of one length are searched together."""
+    if not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
+        raise InputError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
+    p = norm_order(norm)
+    prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
+    sets = [position_sets(q, words, positions) for q in prepared]
+    total = sum(len(s) for s in sets)
+    results: list[RadiusResult | None] = [None] * len(prepared)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for i, q in enumerate(prepared):
+        groups.setdefault(tuple(q.embeddings.shape), []).append(i)
+    done = 0
+    for members in groups.values():
+        started = time.perf_counter()
+        first = prepared[members[0]]
+        chosen = choose(method, relaxation, first.embeddings.shape[1], first.embeddings.shape[2])
+        questions = [(prepared[i], s) for i in members for s in sets[i]]
+        problem = Problem.of(questions, p=p, method=chosen, relaxation=relaxation, max_memory=max_memory)
+
+        def report(finished: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + finished, total)
+
+        found, calls = search(problem, [q.margin for q, _ in questions], tolerance=tolerance, progress=report)
+        seconds = time.perf_counter() - started
+        k = 0
+        for i in members:
+            count = len(sets[i])
+            results[i] = _result(
+                prepared[i], sets[i], found[k : k + count], calls[k : k + count], p, chosen, relaxation, tolerance,
+                seconds * count / len(questions),
+            )
+            k += count
+        done += len(questions)
+    return tuple(r for r in results if r is not None)
+
+
+def _result(
+    prepared: Prepared,
+    sets: list[tuple[int, ...]],
+    found: list[float],
+    calls: list[int],
+    p: float,
+    method: Method,
+    relaxation: Relaxation,
+    tolerance: float,
+    seconds: float,
+) -> RadiusResult:
+    norms = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
+    return RadiusResult(
+        positions=tuple(sets),
+        radii=tuple(found),
+        normalized=tuple(r / min(norms[i] for i in s) if r else 0.0 for r, s in zip(found, sets, strict=True)),
+        tokens=prepared.tokens,
+        label=prepared.label,
+        margin=prepared.margin,
+        norm=p,
+        method=method,
+        relaxation=relaxation,
+        tolerance=tolerance,
+        calls=sum(calls) / max(1, len(calls)),
+        seconds=seconds,
+    )
+
+
+@dataclass
+class Bracket:
+    """What is known of one instance: proved at `low`, not proved at `high`, and the margins seen on the way."""
+
+    rest: float  # the margin at radius 0
+    low: float = 0.0
+    high: float = math.inf
+    seen: list[tuple[float, float]] = field(default_factory=list)  # radius, margin: all but those that collapsed
+    stalled: int = 0
+
+    def take(self, eps: float, margin: float) -> None:
+        """Enter an evaluation."""
+        width = self.high - self.low
+        if margin > 0:
+            self.low = eps
+        else:
+            self.high = eps
+        if margin > -3 * self.rest:  # further down the relaxation collapses and its slope says nothing
+            self.seen.append((eps, margin))
+        if math.isfinite(width):
+            self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
+
+    def closed(self, tolerance: float) -> bool:
+        return math.isfinite(self.high) and self.high - self.low <= tolerance * self.high
+
+    def aim(self, tolerance: float, first: float, steepness: float) -> float:
+        """Where to evaluate next. `steepness` is `-radius margin'(radius) / rest` as seen on another instance."""
+        if not self.seen:  # nothing that helps: the first guess, or down by a factor
+            return first if math.isinf(self.high) else self.high / 8
+        if self.stalled >= 2:
+            self.stalled = 0
+            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
+        root = self._root(steepness)
+        if math.isinf(self.high):
+            nudge = 0.35 * tolerance * self.low
+            return min(max(root, self.low) + nudge, 8 * self.low)
+        nudge = 0.35 * tolerance * self.high
+        root = min(max(root, self.low), self.high)
+        root += nudge if root - self.low < self.high - root else -nudge
+        return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
+
+    def _root(self, steepness: float) -> float:
+        """The root of the parabola through the three evaluations nearest to it, or a step by the known steepness."""
+        points = sorted(self.seen, key=lambda x: abs(x[1]))[:3]
+        (a, fa) = points[0]
+        if len(points) == 1:
+            left = 1 - fa / (steepness * self.rest)
+            return a / left if left > 0.2 else 4 * a
+        (b, fb) = points[1]
+        c, fc = points[2] if len(points) == 3 else (0.0, self.rest)
+        if a == b or fa == fb:
+            return a
+        slope = (fb - fa) / (b - a)  # Newton's form: fa + slope (x - a) + curve (x - a)(x - b)
+        curve = ((fc - fb) / (c - b) - slope) / (c - a) if c not in (a, b) else 0.0
+        secant = a - fa / slope
+        x = secant
+        for _ in range(8):  # the parabola's root next to the secant's
+            x = a - fa / (slope + curve * (x - b)) if slope + curve * (x - b) < 0 else secant
+        return x if x > 0 else secant
+
+
+def search(
+    problem: Problem,
+    rest: list[float],
+    *,
+    tolerance: float,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[list[float], list[int]]:
+    """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each.
+
+    One instance goes ahead; what the linearised margin promises of its radius, and how steep its margin falls there,
+    say where the others should start.
+    """
+    count = len(problem)
+    brackets = [Bracket(m) for m in rest]
+    calls = [0] * count
+    first = _first_guess(problem)
+    active = [i for i in range(count) if rest[i] > 0]
+    steepness = 2.0
+    if len(active) > 1:
+        pilot = sorted(active, key=lambda i: first[i])[len(active) // 2]
+        _close(problem, brackets, calls, [pilot], first, steepness, tolerance, None)
+        found = brackets[pilot]
+        if found.low > 0:
+            ratio = found.low / first[pilot]
+            first = [f * ratio for f in first]
+            steepness = _steepness(found)
+    _close(problem, brackets, calls, active, first, steepness, tolerance, progress)
+    return _verify(problem, brackets, calls, tolerance), calls
+
+
+def _close(
+    problem: Problem,
+    brackets: list[Bracket],
+    calls: list[int],
+    active: list[int],
+    first: list[float],
+    steepness: float,
+    tolerance: float,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Narrow the brackets of some instances, together, until all are closed."""
+    scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+
+    def pending() -> list[int]:
+        return [i for i in active if not brackets[i].closed(tolerance) and brackets[i].low < FAR * scale]
+
+    for _ in range(MOST_STEPS):
+        todo = pending()
+        if progress is not None:
+            progress(len(brackets) - len(todo))
+        if not todo:
+            break
+        eps = [brackets[i].aim(tolerance, first[i], steepness) for i in todo]
+        found = _margin(problem, eps, todo, rounding=False)
+        for i, e, m in zip(todo, eps, found, strict=True):
+            brackets[i].take(e, m)
+            calls[i] += 1
+
+
+def _steepness(bracket: Bracket) -> float:
+    """`-radius margin'(radius) / rest`, from the evaluations nearest to the radius."""
+    (a, fa), (b, fb) = (sorted(bracket.seen, key=lambda x: abs(x[1])) + [(0.0, bracket.rest)] * 2)[:2]
+    return max(0.1, -bracket.low * (fb - fa) / (b - a) / bracket.rest) if a != b else 2.0
+
+
+def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:
+    """The radii that hold with rounding accounted for: what was found, or a little less."""
+    radii = [b.low for b in brackets]
+    verified = [0.0] * len(radii)
+    pending = [i for i, r in enumerate(radii) if r > 0]
+    shrink = tolerance / 4
+    while pending:
+        found = _margin(problem, [radii[i] for i in pending], pending, rounding=True)
+        for i, m in zip(pending, found, strict=True):
+            calls[i] += 1
+            if m > 0:
+                verified[i] = radii[i]
+            else:
+                radii[i] *= 1 - shrink
+        pending = [i for i in pending if verified[i] == 0.0]
+        shrink = min(0.5, shrink * 4)
+        if all(radii[i] < tolerance * brackets[i].low for i in pending):
+            break
+    return verified
+
+
+def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:
+    """The smallest lower bound over the other classes."""
+    values = torch.tensor(eps, dtype=problem.centre.dtype, device=problem.centre.device)
+    lower: list[float] = problem.margins(values, chosen, rounding=rounding).lower.amin(dim=1).tolist()
+    return lower
+
+
+def _first_guess(problem: Problem) -> list[float]:
+    """Half of the radius at which the linearised margin vanishes: `margin / (2 sum_k ||gradient_k||_q)`."""
+    from .sets.ball import Ball, dual
+
+    graph = problem.compiled.graph
+    chosen = list(range(len(problem)))
+    guesses: list[float] = []
+    step = problem.at_once(1)
+    for k in range(0, len(chosen), step):
+        part = chosen[k : k + step]
+        ball: Ball = problem.ball(torch.ones(len(part)), part)
+        x = ball.centre.clone().requires_grad_(True)
+        with torch.enable_grad():
+            margins = (problem.rows(part) * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2).amin(dim=1)
+            (gradient,) = torch.autograd.grad(margins.sum(), x)
+        blocks = torch.einsum("zund,ztn->ztd", gradient, ball.hot)
+        slope = torch.linalg.vector_norm(blocks, ord=dual(problem.p), dim=-1).sum(dim=-1)
+        guesses += _ratio(margins.detach(), slope).tolist()
+    return guesses
+
+
+def _ratio(margin: Tensor, slope: Tensor) -> Tensor:
+    safe = torch.where(slope > 0, slope, torch.ones_like(slope))
+    return torch.where(slope > 0, margin / (2 * safe), torch.ones_like(margin)).clamp(min=torch.finfo(slope.dtype).tiny)
+

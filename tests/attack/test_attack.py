@@ -88,7 +88,7 @@ def test_the_smallest_change_of_a_linear_model_is_found(norm):
     linear[1].weight.data = weight.float()
     linear[1].bias.data = torch.tensor([3.0, -3.0])
     result = attack(Model(linear), 0.1 * torch.randn(4, 6), norm=norm, positions=[0, 3, (1, 2)])
-    slopes = (linear[1].weight[0] - linear[1].weight[1]).detach().double().view(4, 6)
+    slopes = (linear[1].weight.double()[0] - linear[1].weight.double()[1]).detach().view(4, 6)
     for where, radius in zip(result.positions, result.radii, strict=True):
         exact = abs(result.margin) / float(dual_lengths(slopes[list(where)], float(norm)).sum())
         assert radius == pytest.approx(exact, rel=1e-3)

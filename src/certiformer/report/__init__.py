@@ -1,0 +1,20 @@
+"""Results as records, as JSON and as one HTML file."""
+
+from .html import html
+from .measure import measure, sentence
+from .records import Document, Failure, Place, Ranked, Run, Sentence, Verdict, from_json, to_json
+
+__all__ = [
+    "Document",
+    "Failure",
+    "Place",
+    "Ranked",
+    "Run",
+    "Sentence",
+    "Verdict",
+    "from_json",
+    "html",
+    "measure",
+    "sentence",
+    "to_json",
+]

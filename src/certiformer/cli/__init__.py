@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 
 from .. import errors
+from .attack import attack
+from .certify import certify
 from .evaluate import evaluate
+from .importance import importance
 from .models import models
+from .radius import radius
+from .report import report
 from .train import train
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: dict[str, Callable[..., Any]] = {"train": train, "eval": evaluate, "models": models}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "radius": radius,
+    "certify": certify,
+    "attack": attack,
+    "importance": importance,
+    "report": report,
+    "models": models,
+    "train": train,
+    "eval": evaluate,
+}
 
 app = typer.Typer(
     name="certiformer",
     help="Prove how far the words of a text may move before a Transformer changes its mind.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -39,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: a wrong call or file is one line on stderr and exit code 2, never a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=given, prog_name="certiformer", obj=shlex.join(["certiformer", *given]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # what torch.export says to its own developers
+            app(args=given, prog_name="certiformer", obj=shlex.join(["certiformer", *given]))
     except errors.CertiformerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

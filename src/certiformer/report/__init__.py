@@ -1,8 +1,9 @@
 """Results as records, as JSON and as one HTML file."""
 
+from ..explain import Ranked
 from .html import html
 from .measure import measure, sentence
-from .records import Document, Failure, Place, Ranked, Run, Sentence, Verdict, from_json, to_json
+from .records import Document, Failure, Place, Run, Sentence, Verdict, from_json, to_json
 
 __all__ = [
     "Document",

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable
 from html import escape
 
-from .records import Document, Place, Ranked, Run, Sentence, Verdict
+from ..explain import Ranked
+from .records import Document, Place, Run, Sentence, Verdict
 from .style import LEVELS, css
 from .wording import MEANING, down, explanation, strengths, summary, up
 
@@ -213,7 +214,9 @@ def _costs(run: Run) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    what = f"{' + '.join(verdict.words) or 'the text'} by up to {verdict.eps:g} in {verdict.norm}"
+    what = "the words by the substitutes given"
+    if verdict.eps is not None:
+        what = f"{' + '.join(verdict.words) or 'the text'} by up to {verdict.eps:g} in {verdict.norm}"
     colour = "" if verdict.status == "certified" else ' style="color:var(--bad)"'
     told = f" – {verdict.message}" if verdict.message else ""
     return (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import InputError
+from ..explain import Ranked
 
 SCHEMA = 1
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Verdict:
     """The answer to one question: may these positions move this far?"""
 
     status: str
-    eps: float
+    eps: float | None
     norm: str
     positions: tuple[int, ...]
     words: tuple[str, ...]
@@ -59,23 +60,6 @@ class Verdict:
     counterexample: tuple[tuple[float, ...], ...] | None = None
     replacements: tuple[str, ...] | None = None
     message: str | None = None
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A word with its three ranks; 1 is the most important."""
-
-    position: int
-    word: str
-    certified: float
-    normalized: float
-    rank: int
-    gradient: float
-    gradient_rank: int
-    attacked: float | None = None
-    attacked_normalized: float | None = None
-    attacked_rank: int | None = None
-    replacement: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""`certiformer attack`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..report import Sentence
+    from .work import Fraction
+
+
+def attack(
+    texts: options.Texts = None,
+    model: options.ModelName = None,
+    norm: options.Norms = None,
+    method: Annotated[
+        options.Attack, typer.Option(help="gradient moves the embedding; enumeration tries every word.")
+    ] = options.Attack.gradient,
+    words: options.Words = 1,
+    positions: options.Positions = None,
+    steps: Annotated[int, typer.Option(help="Gradient steps.")] = 50,
+    restarts: Annotated[int, typer.Option(help="Starts of each set of positions.")] = 3,
+    seed: options.Seed = 0,
+    file: options.File = None,
+    json: options.Json = False,
+    out: options.Out = None,
+    device: options.Device = "auto",
+    quiet: options.Quiet = False,
+) -> None:
+    """How small a change of each word is enough to change the verdict; every one is checked by a forward pass.
+
+    Example: [bold]certiformer attack "a great film" --method enumeration[/bold]
+    """
+    from ..inputs import norm_name, norm_order, prepare
+    from ..report import measure
+    from .view import show_sentence, show_values
+    from .work import check_out, chosen_sets, collect, finish, open_model, read_items
+
+    check_out(out)
+    norms = [norm_order(p) for p in norm or ["2"]]
+    items = read_items(texts, file)
+    opened, where = open_model(model, device)
+
+    def one(text: str, advance: Fraction) -> Sentence:
+        sets = chosen_sets(prepare(opened, text, device=where), positions) if positions else None
+        return measure(
+            opened,
+            text,
+            norms=norms,
+            words=words,
+            positions=sets,
+            certify=False,
+            attack=method.value,
+            seed=seed,
+            steps=steps,
+            restarts=restarts,
+            device=where,
+            on_progress=advance,
+        )
+
+    document = collect(
+        opened,
+        items,
+        one,
+        command="attack",
+        settings={
+            "norms": [norm_name(p) for p in norms],
+            "attack": method.value,
+            "words": words,
+            "positions": positions or None,
+            "steps": steps,
+            "restarts": restarts,
+            "seed": seed,
+            "device": where,
+        },
+        quiet=quiet,
+        show=None if json else show_values if quiet else show_sentence,
+    )
+    raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))

@@ -1,0 +1,86 @@
+"""`certiformer radius`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..report import Sentence
+    from .work import Fraction
+
+
+def radius(
+    texts: options.Texts = None,
+    model: options.ModelName = None,
+    norm: options.Norms = None,
+    method: options.MethodOption = options.Method.auto,
+    relaxation: options.RelaxationOption = None,
+    words: options.Words = 1,
+    positions: options.Positions = None,
+    tolerance: options.Tolerance = 1e-3,
+    attack: options.WithAttack = True,
+    seed: options.Seed = 0,
+    file: options.File = None,
+    json: options.Json = False,
+    out: options.Out = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = options.Precision.float64,
+    quiet: options.Quiet = False,
+) -> None:
+    """How far may each word move with the verdict proved unchanged, and how far does an attack need.
+
+    Example: [bold]certiformer radius "a great film"[/bold]
+    """
+    from ..inputs import norm_name, norm_order, prepare
+    from ..report import measure
+    from .view import show_sentence, show_values
+    from .work import check_out, chosen_sets, collect, finish, open_model, precision, read_items
+
+    check_out(out)
+    norms = [norm_order(p) for p in norm or ["2"]]
+    items = read_items(texts, file)
+    opened, where = open_model(model, device)
+
+    def one(text: str, advance: Fraction) -> Sentence:
+        sets = chosen_sets(prepare(opened, text, device=where), positions) if positions else None
+        return measure(
+            opened,
+            text,
+            norms=norms,
+            words=words,
+            positions=sets,
+            attack="gradient" if attack else None,
+            method=method.value,
+            relaxation=None if relaxation is None else relaxation.value,
+            tolerance=tolerance,
+            seed=seed,
+            dtype=precision(dtype.value),
+            device=where,
+            on_progress=advance,
+        )
+
+    document = collect(
+        opened,
+        items,
+        one,
+        command="radius",
+        settings={
+            "norms": [norm_name(p) for p in norms],
+            "method": method.value,
+            "relaxation": None if relaxation is None else relaxation.value,
+            "words": words,
+            "positions": positions or None,
+            "tolerance": tolerance,
+            "attack": "gradient" if attack else None,
+            "seed": seed if attack else None,
+            "device": where,
+            "dtype": dtype.value,
+        },
+        quiet=quiet,
+        show=None if json else show_values if quiet else show_sentence,
+    )
+    raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))

@@ -1,0 +1,98 @@
+"""`certiformer report`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options
+
+if TYPE_CHECKING:
+    from ..report import Sentence
+    from .work import Fraction
+
+
+def report(
+    texts: options.Texts = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Make the report from what a command printed with --json.")
+    ] = None,
+    model: options.ModelName = None,
+    norm: options.Norms = None,
+    method: options.MethodOption = options.Method.auto,
+    relaxation: options.RelaxationOption = None,
+    words: options.Words = 1,
+    tolerance: options.Tolerance = 1e-3,
+    attack: options.WithAttack = True,
+    seed: options.Seed = 0,
+    file: options.File = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = options.Precision.float64,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write one HTML file: every word by its certified and attacked radius, in every norm.
+
+    Example: [bold]certiformer report "a great film" --out report.html[/bold]
+    """
+    from ..errors import InputError
+    from ..inputs import norm_name, norm_order
+    from ..report import from_json, measure
+    from .work import check_out, collect, finish, open_model, precision, read_items, write
+
+    if out.suffix != ".html":
+        raise InputError(f"--out {out}: expected a name that ends in .html")
+    check_out(out)
+    if source is not None:
+        if texts or file is not None:
+            raise InputError("--from and sentences were both given: use one")
+        try:
+            content = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--from {source}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        write(from_json(content, where=str(source)), out)
+        if not quiet:
+            typer.echo(f"written: {out}", err=True)
+        return
+    norms = [norm_order(p) for p in norm or ["1", "2", "inf"]]
+    items = read_items(texts, file)
+    opened, where = open_model(model, device)
+
+    def one(text: str, advance: Fraction) -> Sentence:
+        return measure(
+            opened,
+            text,
+            norms=norms,
+            words=words,
+            attack="gradient" if attack else None,
+            method=method.value,
+            relaxation=None if relaxation is None else relaxation.value,
+            tolerance=tolerance,
+            seed=seed,
+            dtype=precision(dtype.value),
+            device=where,
+            on_progress=advance,
+        )
+
+    document = collect(
+        opened,
+        items,
+        one,
+        command="report",
+        settings={
+            "norms": [norm_name(p) for p in norms],
+            "method": method.value,
+            "relaxation": None if relaxation is None else relaxation.value,
+            "words": words,
+            "tolerance": tolerance,
+            "attack": "gradient" if attack else None,
+            "seed": seed if attack else None,
+            "device": where,
+            "dtype": dtype.value,
+        },
+        quiet=quiet,
+        show=None,
+    )
+    raise typer.Exit(finish(document, json=False, out=out, quiet=quiet))

@@ -105,7 +105,7 @@ def importance(
         found = attack_prepared(
             prepared,
             norm=norm,
-            positions=places,
+            positions=[(place,) for place in places],
             method="enumeration",
             on_progress=lambda done, total: report(done, total, 1),
         )

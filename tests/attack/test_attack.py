@@ -200,7 +200,6 @@ def test_wrong_calls_say_what_was_asked():
         ({"positions": [0]}, "special token [CLS]"),
         ({"positions": [9]}, "out of range"),
         ({"positions": [(1, 1)]}, "twice"),
-        ({"positions": [1, (1,)]}, "given twice"),
         ({"positions": []}, "positions=[]"),
         ({"words": 6}, "words=6"),
         ({"dtype": torch.float16}, "float16"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as encoder
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from . import options
 if TYPE_CHECKING:
     from ..inputs import Prepared
     from ..report import Document, Sentence, Verdict
+    from ..verdict import CertifyResult
     from .work import Fraction
 
 _WORST = ("error", "refuted", "unknown", "certified")
@@ -37,7 +39,6 @@ def certify(
     json: options.Json = False,
     out: options.Out = None,
     device: options.Device = "auto",
-    dtype: options.Dtype = options.Precision.float64,
     quiet: options.Quiet = False,
 ) -> None:
     """Is the verdict proved when words move by up to --eps? Exit code 0: yes; 1: refuted or unknown.
@@ -48,7 +49,7 @@ def certify(
     from ..inputs import norm_name, norm_order, position_sets, prepare
     from ..report import sentence
     from ..verdict import certify as ask
-    from .work import check_out, chosen_sets, collect, finish, open_model, precision, read_items
+    from .work import check_out, chosen_sets, collect, finish, open_model, read_items
 
     check_out(out)
     p = norm_order(norm)
@@ -59,13 +60,7 @@ def certify(
     replacing = None if substitutions is None else _read_substitutions(substitutions)
     items = read_items(texts, file)
     opened, where = open_model(model, device)
-    shared: dict[str, Any] = {
-        "norm": p,
-        "method": method.value,
-        "attack": attack,
-        "dtype": precision(dtype.value),
-        "device": where,
-    }
+    shared: dict[str, Any] = {"norm": p, "method": method.value, "attack": attack, "device": where}
     if relaxation is not None:
         shared["relaxation"] = relaxation.value
 
@@ -73,14 +68,10 @@ def certify(
         prepared = prepare(opened, text, device=where)
         if replacing is not None:
             result = ask(opened, text, substitutions=replacing, **shared)
-            return replace(sentence(prepared), verdicts=(_verdict(result, prepared, None, norm_name(p), ()),))
-        verdicts = []
-        sets = position_sets(prepared, words, chosen_sets(prepared, positions))
-        for k, chosen in enumerate(sets):
-            result = ask(opened, text, eps=eps, positions=[chosen], **shared)
-            verdicts.append(_verdict(result, prepared, eps, norm_name(p), chosen))
-            advance((k + 1) / len(sets))
-        return replace(sentence(prepared), verdicts=tuple(verdicts))
+        else:
+            sets = position_sets(prepared, words, chosen_sets(prepared, positions))
+            result = ask(opened, text, eps=eps, positions=sets, **shared)
+        return replace(sentence(prepared), verdicts=_verdicts(result, prepared))
 
     document = collect(
         opened,
@@ -97,7 +88,6 @@ def certify(
             "substitutions": None if substitutions is None else str(substitutions),
             "attack": attack,
             "device": where,
-            "dtype": dtype.value,
         },
         quiet=quiet,
         show=_shower(json=json, quiet=quiet),
@@ -121,39 +111,36 @@ def _code(document: Document) -> int:
     return 1 if "refuted" in worst or "unknown" in worst else 0
 
 
-def _verdict(result: Any, prepared: Prepared, eps: float | None, norm: str, chosen: tuple[int, ...]) -> Verdict:
-    """A record of what the library answered about one set of positions."""
-    import torch
-
-    from ..inputs import label_name
+def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
+    """A record for each set of positions; the counterexample goes with the set it was found for."""
+    from ..inputs import label_name, norm_name
     from ..report import Verdict
 
-    point = getattr(result, "counterexample", None)
-    flipped, radius, moved = None, None, None
-    if isinstance(point, torch.Tensor):
-        rows = point.detach().reshape(prepared.embeddings.shape).to(prepared.embeddings)
-        logits = prepared.model.module(rows)[0].clone()
-        logits[prepared.label] = -float("inf")
-        flipped = label_name(prepared.model, int(logits.argmax()))
-        if chosen:
-            p = float(norm.removeprefix("l"))
-            gap = (rows - prepared.embeddings)[0, list(chosen)]
-            radius = float(torch.linalg.vector_norm(gap, ord=p, dim=-1).max())
-            moved = tuple(tuple(row) for row in rows[0, list(chosen)].tolist())
-    words = getattr(result, "words", None)
-    return Verdict(
-        status=str(result.status),
-        eps=eps,
-        norm=norm,
-        positions=chosen,
-        words=tuple(prepared.tokens[i] for i in chosen),
-        margin=None if result.margin is None else float(result.margin),
-        flipped=flipped,
-        radius=radius,
-        counterexample=moved,
-        replacements=tuple(map(str, words)) if words else None,
-        message=getattr(result, "message", None) or None,
-    )
+    found = result.counterexample
+    verdicts = []
+    for where, status, margin in zip(result.positions, result.statuses, result.margins, strict=True):
+        example = found if found is not None and found.positions == where else None
+        moved, replacements = None, None
+        if example is not None and example.words is not None:
+            replacements = tuple(example.words[i] for i in where)
+        elif example is not None:
+            moved = tuple(tuple(row) for row in example.point[0, list(where)].tolist())
+        verdicts.append(
+            Verdict(
+                status=status,
+                eps=result.eps,
+                norm=norm_name(result.norm),
+                positions=where,
+                words=tuple(prepared.tokens[i] for i in where),
+                margin=margin if math.isfinite(margin) else None,
+                flipped=None if example is None else label_name(prepared.model, example.label),
+                radius=None if example is None else example.radius,
+                counterexample=moved,
+                replacements=replacements,
+                message=result.reason if status in ("unknown", "error") else None,
+            )
+        )
+    return tuple(verdicts)
 
 
 def _read_substitutions(path: Path) -> dict[str, list[str]]:
@@ -200,7 +187,7 @@ def _told(verdict: Verdict, label: str) -> str:
     from ..report.wording import named, up
 
     if verdict.eps is None:
-        subject = "the words by the substitutes given"
+        subject = f"{' '.join(verdict.words)} to any of the substitutes given"
     else:
         subject = f"{named(verdict.words)} by up to {verdict.eps:g} in {verdict.norm}"
     if verdict.status == "certified":

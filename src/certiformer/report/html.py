@@ -214,7 +214,7 @@ def _costs(run: Run) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    what = "the words by the substitutes given"
+    what = f"{' '.join(verdict.words)}: any of the substitutes given"
     if verdict.eps is not None:
         what = f"{' + '.join(verdict.words) or 'the text'} by up to {verdict.eps:g} in {verdict.norm}"
     colour = "" if verdict.status == "certified" else ' style="color:var(--bad)"'

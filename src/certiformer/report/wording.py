@@ -25,7 +25,7 @@ def up(value: float | None, digits: int = 3) -> str:
 def _rounded(value: float, digits: int, rounding: str) -> str:
     if value == 0:
         return "0"
-    exact = Decimal(value)
+    exact = Decimal(repr(value))
     step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     rounded = float(exact.quantize(step, rounding=rounding))
     return (

@@ -1,0 +1,222 @@
+"""Records, their JSON, the words around the numbers, and the HTML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from certiformer.errors import InputError
+from certiformer.explain import Ranked
+from certiformer.report import Document, Failure, Place, Run, Sentence, Verdict, from_json, html, to_json
+from certiformer.report.style import HEAT_DARK, HEAT_LIGHT, css
+from certiformer.report.wording import down, explanation, strengths, summary, up
+
+TEXT = 'A <script>alert("x")</script> & film'
+
+
+def example() -> Document:
+    words = ("a", "<script>", "film")
+    places = tuple(
+        Place((i + 1,), (w,), 0.1 * (i + 1), 0.05, None if i == 2 else 0.3 + 0.1 * i, None, None if i == 2 else "bad")
+        for i, w in enumerate(words)
+    )
+    run = Run("l2", places, "forward", "paper", 7.5, 1.25, "gradient", 0.5)
+    broken = dataclasses.replace(run, norm="linf", error={"status": "error", "message": "please report <b>"})
+    sentence = Sentence(
+        text=TEXT,
+        tokens=("[CLS]", *words, "[SEP]"),
+        special=(True, False, False, False, True),
+        label="go<od",
+        label_index=1,
+        margin=1.5,
+        ids=(2, 5, 1, 6, 3),
+        spans=(None, (0, 1), (2, 10), (32, 36), None),
+        note="read as [UNK]: <script>",
+        runs=(run, broken),
+        verdicts=(Verdict("refuted", 0.5, "l2", (1,), ("<i>",), -0.1, "bad", 0.4, ((1.0, 2.0),), None, "<u>"),),
+        importance=(Ranked(1, "<q>", 0.1, 0.2, 1, 3.0, 2, 0.5, 0.6, 1, "<r>"),),
+    )
+    return Document(
+        command="radius",
+        model="m<x>",
+        labels=("bad", "go<od"),
+        settings={"norms": ["l2", "linf"], "method": "<m>", "relaxation": None},
+        versions={"torch": "<2>"},
+        created="2026-01-01 00:00 UTC",
+        seconds=2.0,
+        results=(sentence,),
+        failures=(Failure(3, "<t>", "too <long>"),),
+        complete=False,
+    )
+
+
+def test_json_comes_back_as_it_went():
+    document = example()
+    written = to_json(document)
+    assert from_json(written) == document
+    assert next(iter(json.loads(written))) == "schema"
+
+
+def test_infinite_radii_are_null_in_json():
+    document = example()
+    place = dataclasses.replace(document.results[0].runs[0].places[0], attacked=float("inf"))
+    run = dataclasses.replace(document.results[0].runs[0], places=(place,))
+    sentence = dataclasses.replace(document.results[0], runs=(run,))
+    written = json.loads(to_json(dataclasses.replace(document, results=(sentence,))))
+    assert written["results"][0]["runs"][0]["places"][0]["attacked"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(schema=99), "expected schema 1, found 99"),
+        (lambda d: d.pop("model"), "'model' is missing"),
+        (lambda d: d["results"][0].update(margin="much"), "results[0]: margin: expected float"),
+        (lambda d: d["results"][0]["runs"][0].update(places={}), "places: expected a list"),
+        (lambda d: d["results"][0]["spans"].append([1, 2, 3]), "expected 2 items"),
+        (lambda d: d.update(complete=1), "complete: expected bool"),
+    ],
+)
+def test_foreign_json_is_refused_with_the_place(change, message):
+    content = json.loads(to_json(example()))
+    change(content)
+    with pytest.raises(InputError) as caught:
+        from_json(json.dumps(content), where="r.json")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("r.json: ")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "3"])
+def test_what_is_not_a_document_is_refused(text):
+    with pytest.raises(InputError):
+        from_json(text)
+
+
+def test_numbers_are_rounded_to_the_safe_side():
+    assert (down(0.4199), up(0.4191)) == ("0.419", "0.420")
+    assert (down(1.9999), up(2.00001)) == ("1.99", "2.01")
+    assert (down(0.0), down(None), up(3e-7)) == ("0", "–", "3.00e-07")
+    for value in (0.123456, 7.77777, 1234.567, 9.999e-6, 0.9999):
+        assert float(down(value)) <= value <= float(up(value))
+
+
+def test_one_sentence_explains_the_numbers():
+    run = example().results[0].runs[0]
+    assert explanation(run.places[0], run, "good") == (
+        "proved: no change of the word 'a' alone by less than 0.100 in l2 can change the verdict 'good'; "
+        "an attack needs 0.300"
+    )
+    assert explanation(run.places[2], run, "good").endswith("; no attack succeeded")
+    assert summary(example().results[0], run).startswith("proved: no change of the word 'a' alone")
+    pair = dataclasses.replace(run.places[0], words=("a", "b"))
+    assert "the words 'a' and 'b' together, each by less than" in explanation(pair, run, "good")
+    nothing = dataclasses.replace(run.places[0], certified=0.0)
+    assert explanation(nothing, run, "good").startswith("nothing could be proved")
+
+
+def test_the_weakest_word_has_the_strongest_colour():
+    sentence = example().results[0]
+    heat = strengths(sentence, sentence.runs[0])
+    assert heat[1] == 1
+    assert heat[3] == 0
+    assert heat[1] > heat[2] > heat[3]
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, and collects tags and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action", "data", "srcset")]
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_report_is_one_file_and_escapes_everything():
+    written = html(example())
+    page = Page()
+    page.feed(written)
+    assert page.open == []
+    assert not page.tags & {"script", "link", "img", "iframe", "u", "q", "r", "long", "t"}
+    assert page.links == []
+    assert "http" not in written.replace("http-equiv", "")
+    assert "url(" not in written
+    assert "@import" not in written
+    assert 'alert("x")' in page.text
+    assert "<script>: certified 0.200, attacked 0.400" in page.text.lower()
+    for told in ("please report <b>", "too <long>", "Stopped half way", "go<od", "m<x>", "attack needs 0.300"):
+        assert told in page.text
+    assert 'name="viewport"' in written
+    assert "prefers-color-scheme:dark" in written
+
+
+def test_an_empty_document_is_still_a_page():
+    page = Page()
+    page.feed(html(dataclasses.replace(example(), results=(), failures=())))
+    assert "0 sentences" in page.text
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, two: str) -> float:
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("ramp", [HEAT_LIGHT, HEAT_DARK])
+def test_words_can_be_read_on_every_colour(ramp):
+    assert min(contrast(back, ink) for back, ink in ramp) >= 4.5
+    for part in css(1).split("prefers-color-scheme:dark"):
+        named = dict(re.findall(r"--(\w+):(#\w{6});", part))
+        for ink in ("ink", "soft", "bad"):
+            assert contrast(named[ink], named["card"]) >= 4.5
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on the PATH")
+@pytest.mark.parametrize("width", [500, 1100])
+def test_a_browser_shows_it_without_scrolling_sideways(tmp_path, width):
+    probe = "<script>document.title=document.documentElement.scrollWidth+' '+innerWidth+' '+\
+    [...document.querySelectorAll('.panel')].map(p=>getComputedStyle(p).display).join()</script>"
+    page = tmp_path / "report.html"
+    long_word = "w" * 300
+    text = html(example()).replace("A &lt;script&gt;", f"A {long_word} &lt;script&gt;")
+    page.write_text(text.replace("</body>", f"{probe}</body>"))
+    command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    command += ["--no-first-run", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"]
+    try:
+        shown = subprocess.run(
+            [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip("chromium does not answer on this machine")
+    found = re.search(r"<title>(\d+) (\d+) ([\w,]+)</title>", shown.stdout)
+    if found is None:
+        pytest.skip(f"chromium does not run on this machine: {shown.stderr[-200:]}")
+    assert int(found[1]) <= int(found[2])
+    assert found[3] == "block,none"

@@ -81,6 +81,13 @@ def test_every_option_of_the_recipe_changes_the_outcome(tmp_path, data, change):
     assert all(torch.isfinite(v).all() for v in b.values())
 
 
+def test_adversarial_training_learns_though_its_step_is_longer_than_fresh_embeddings(tmp_path, data):
+    recipe = replace(RECIPE, epochs=16, learning_rate=1e-2, adversarial=0.2)  # fresh ones are about 0.08 long
+    trained = train(CONFIG, data, tmp_path / "m", recipe=recipe, device="cpu")
+    assert trained.dev_accuracy > 0.95
+    assert trained.dev_accuracy == max(dev for _, dev in trained.history[15:])  # the growing half ends at the 16th
+
+
 def test_a_score_penalty_makes_scores_smaller(tmp_path, data):
     sizes = []
     for penalty in (0.0, 1.0):

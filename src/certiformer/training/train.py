@@ -33,7 +33,8 @@ class Recipe:
 
     `score_penalty` weighs the mean square of the attention scores; `embedding_noise` is the standard deviation of
     Gaussian noise on the raw embeddings; `adversarial` is the l2 length of a gradient step on each word's embedding,
-    trained on beside the clean text; `word_dropout` is the share of words shown as [UNK].
+    trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
+    are not kept as the best); `word_dropout` is the share of words shown as [UNK].
     """
 
     epochs: int = 10
@@ -225,6 +226,7 @@ class _Run:
         )
         self.steps_per_epoch = -(-len(parts["train"]) // recipe.batch_size)
         self.steps = recipe.epochs * self.steps_per_epoch
+        self.growing = self.steps // 2 if recipe.adversarial else 0  # steps while the adversarial step grows
         self.best = self._weights()
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
@@ -272,7 +274,7 @@ class _Run:
                 f"learning_rate than {self.recipe.learning_rate:g}"
             )
         dev = accuracy(self.embed, self.classifier, self.parts["dev"])
-        better = dev > before.best_accuracy
+        better = dev > before.best_accuracy or first_step < self.growing
         if better:
             self.best = self._weights()
         self.state = checkpoint.State(
@@ -294,13 +296,13 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)
         half = recipe.precision == "bfloat16"
         with torch.autocast(batch.ids.device.type, dtype=torch.bfloat16) if half else nullcontext():
-            loss = self._loss(batch)
+            loss = self._loss(batch, step)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.parameters, recipe.clip)
         self.optimizer.step()
         return loss.detach()
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batch: Batch, step: int) -> Tensor:
         recipe, ids = self.recipe, batch.ids
         if recipe.word_dropout:
             hidden = (torch.rand(ids.shape, device=ids.device) < recipe.word_dropout) & (ids > 3)
@@ -312,8 +314,10 @@ class _Run:
         loss = self._cross_entropy(embeddings, batch, scores)
         if recipe.adversarial:
             (gradient,) = torch.autograd.grad(loss, embeddings, retain_graph=True)
-            step = recipe.adversarial * F.normalize(gradient.detach(), dim=-1)  # each word by the same length
-            loss = 0.5 * (loss + self._cross_entropy(embeddings + step, batch, None))
+            # each word by the same length, which starts small: fresh embeddings are shorter than the final step
+            length = recipe.adversarial * min(1.0, (step + 1) / max(1, self.growing))
+            moved = embeddings + length * F.normalize(gradient.detach(), dim=-1)
+            loss = 0.5 * (loss + self._cross_entropy(moved, batch, None))
         if scores:
             pairs = (batch.mask[:, :, None] & batch.mask[:, None, :])[:, None]  # [batch, 1, n, n]
             squares = torch.stack([(s.float().square() * pairs).sum() / (pairs.sum() * s.shape[1]) for s in scores])

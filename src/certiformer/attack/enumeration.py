@@ -11,12 +11,13 @@ from torch import Tensor
 
 from ..errors import InputError, ModelError
 from ..inputs import UNKNOWN_TOKENS, Prepared, cast_model, embed_ids, margins
-from .gradient import check
+from ..models.model import Model
+from .gradient import check, winner
 from .norms import lengths
 
 _FIRST, _LARGEST = 32, 512  # candidates of one position in the first batch, and at most
 _ELEMENTS = 2**22  # numbers of input in one batch
-_NEAR = 1e-3  # a margin this close to 0 in the search's precision is decided in float64
+_NEAR = 1e-4  # a margin this small, in units of the logits, is decided in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,6 @@ def _first_flip(
     fast = cast_model(prepared.model, dtype=dtype, device=device)
     exact = cast_model(prepared.model, dtype=torch.float64, device=device)
     template = torch.tensor([prepared.ids], device=device)
-    near = _NEAR * max(1.0, float(prepared.logits.abs().max())) if dtype != torch.float64 else 0.0
     done, size = 0, _FIRST
     largest = max(_FIRST, min(_LARGEST, _ELEMENTS // prepared.embeddings.numel()))
     while done < len(order):
@@ -107,13 +107,24 @@ def _first_flip(
         ids = template.repeat(len(some), 1)
         ids[:, position] = some
         with torch.no_grad():
-            found = margins(fast.module(embed_ids(fast, ids, dtype=dtype)), prepared.label)
-        for row in (found <= near).nonzero()[:, 0].tolist():
-            point = embed_ids(exact, ids[row : row + 1], dtype=torch.float64)
-            logits = check(exact.module, point)
-            if bool(margins(logits, prepared.label)[0] <= 0):
-                others = logits[0].clone()
-                others[prepared.label] = -math.inf
-                return int(some[row]), point, int(others.argmax())
+            logits = fast.module(embed_ids(fast, ids, dtype=dtype))
+        near = _NEAR * logits.abs().amax(dim=1) if dtype != torch.float64 else 0.0
+        close = (margins(logits, prepared.label) <= near).nonzero()[:, 0]
+        hit = _decide(prepared, exact, ids[close]) if len(close) else None
+        if hit is not None:
+            row, point, label = hit
+            return int(some[close[row]]), point, label
         done, size = done + len(some), min(2 * size, largest)
     return None, None, None
+
+
+def _decide(prepared: Prepared, exact: Model, ids: Tensor) -> tuple[int, Tensor, int] | None:
+    """The first of some inputs `[rows, n]` whose answer differs in float64, alone: its row, embeddings and label."""
+    with torch.no_grad():
+        found = margins(exact.module(embed_ids(exact, ids, dtype=torch.float64)), prepared.label)
+    for row in (found <= 0).nonzero()[:, 0].tolist():
+        point = embed_ids(exact, ids[row : row + 1], dtype=torch.float64)
+        logits = check(exact.module, point)
+        if bool(margins(logits, prepared.label)[0] <= 0):
+            return row, point, winner(logits, prepared.label)
+    return None

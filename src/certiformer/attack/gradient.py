@@ -71,7 +71,7 @@ def smallest(
     exact = _rows(prepared, sets, dtype=torch.float64)
     if prepared.margin <= 0:
         here = exact.centre
-        return Found((here,) * len(sets), (0.0,) * len(sets), (_label(prepared.logits),) * len(sets))
+        return Found((here,) * len(sets), (0.0,) * len(sets), (winner(prepared.logits),) * len(sets))
     search = _rows(prepared, sets, dtype=dtype)
     reach = float(lengths(exact.centre, p).mean())
     generator = torch.Generator().manual_seed(seed)
@@ -189,7 +189,7 @@ def _checked(row: _Rows, delta: Tensor, *, p: float) -> tuple[Tensor | None, flo
         point = row.points(delta * (1 + nudge))  # [1, n, d]
         logits = check(row.module, point)
         if bool(margins(logits, row.label)[0] <= 0):
-            return point, float(lengths(point - row.centre, p).max()), _label(logits, row.label)
+            return point, float(lengths(point - row.centre, p).max()), winner(logits, row.label)
     return None, math.inf, None
 
 
@@ -200,7 +200,7 @@ def check(module: nn.Module, point: Tensor) -> Tensor:
     return logits
 
 
-def _label(logits: Tensor, label: int | None = None) -> int:
+def winner(logits: Tensor, label: int | None = None) -> int:
     """The class that wins against `label`, also in a tie."""
     others = logits[0].clone()
     if label is not None:

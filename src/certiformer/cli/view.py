@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 25
 _BAR = 24
+_RICH = tuple(f"{ink} on {back}" for back, ink in HEAT_LIGHT)
+_FEW = ("none", "none", "yellow", "yellow", "black on yellow", "white on red", "bold white on red")  # 16 colours
 
 
 def show_sentence(sentence: Sentence) -> None:
@@ -25,7 +27,7 @@ def show_sentence(sentence: Sentence) -> None:
     console = Console(highlight=False)
     console.print(headline(sentence))
     for run in sentence.runs:
-        console.print(_run(sentence, run, colour=console.color_system is not None))
+        console.print(_run(sentence, run, styles=_styles(console)))
     console.print()
 
 
@@ -48,8 +50,10 @@ def headline(sentence: Sentence) -> Text:
     return text
 
 
-def _run(sentence: Sentence, run: Run, *, colour: bool) -> Group:
-    parts: list[Text | Table] = [_coloured(sentence, run), _legend(run)] if colour else [Text(sentence.text)]
+def _run(sentence: Sentence, run: Run, *, styles: tuple[str, ...]) -> Group:
+    parts: list[Text | Table] = (
+        [_coloured(sentence, run, styles), _legend(run, styles)] if styles else [Text(sentence.text)]
+    )
     parts = [Text(), *parts, _table(run)]
     if len(run.places) > _MOST_ROWS:
         parts.append(Text(f"and {len(run.places) - _MOST_ROWS:,} more sets with larger radii; --json has all", "dim"))
@@ -61,7 +65,7 @@ def _run(sentence: Sentence, run: Run, *, colour: bool) -> Group:
     return Group(*parts)
 
 
-def _coloured(sentence: Sentence, run: Run) -> Text:
+def _coloured(sentence: Sentence, run: Run, styles: tuple[str, ...]) -> Text:
     heat = strengths(sentence, run)
     text = Text()
     for i, token in enumerate(sentence.tokens):
@@ -69,20 +73,24 @@ def _coloured(sentence: Sentence, run: Run) -> Text:
             continue
         if text:
             text.append(" ")
-        text.append(f" {token} " if i in heat else token, style=_style(heat[i]) if i in heat else "")
+        text.append(
+            f" {token} " if i in heat else token, style=styles[round(heat[i] * (LEVELS - 1))] if i in heat else ""
+        )
     return text
 
 
-def _style(heat: float) -> str:
-    back, ink = HEAT_LIGHT[round(heat * (LEVELS - 1))]
-    return f"{ink} on {back}"
+def _styles(console: Console) -> tuple[str, ...]:
+    """From the strongest word to the weakest; none where there is no colour."""
+    if console.color_system is None:
+        return ()
+    return _FEW if console.color_system in ("standard", "windows") else _RICH
 
 
-def _legend(run: Run) -> Text:
+def _legend(run: Run, styles: tuple[str, ...]) -> Text:
     which = "certified" if run.method is not None else "attacked"
     text = Text()
-    for back, _ in HEAT_LIGHT:
-        text.append("  ", style=f"on {back}")
+    for style in styles:
+        text.append("▁▁", style=style)
     text.append(f" strongest to weakest word, by {which} radius in {run.norm}", style="dim")
     return text
 

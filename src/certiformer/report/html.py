@@ -93,7 +93,7 @@ def _heat(sentence: Sentence, run: Run) -> str:
             parts.append(escape(word))
             continue
         level = round(heat[position] * (LEVELS - 1))
-        told = escape(_capital(_told(sentence, run, position)))
+        told = escape(_told(sentence, run, position))
         parts.append(f'<span class="w h{level}" tabindex="0">{escape(word)}<span class="tip">{told}.</span></span>')
     hint = "Point at a word, tap it or tab to it to read its radii."
     return f'<div class="heat">{"".join(parts)}<span class="hint" aria-hidden="true">{hint}</span></div>'

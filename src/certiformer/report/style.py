@@ -75,7 +75,7 @@ overflow-wrap:anywhere}
 .hint,.tip{position:absolute;left:0;right:0;bottom:0;height:3.3rem;font-size:.875rem;line-height:1.4;padding-top:.6rem;
 white-space:normal;overflow:hidden}
 .hint{color:var(--soft)}
-.tip{display:none;background:var(--card);color:var(--ink)}
+.tip{display:none;z-index:1;background:var(--card);color:var(--ink)}
 .w:hover .tip,.w:focus .tip{display:block}
 .legend{display:flex;flex-wrap:wrap;gap:.4rem 1.5rem;align-items:center;font-size:.8125rem;color:var(--soft)}
 .legend span{display:inline-flex;gap:.4rem;align-items:center}

@@ -103,7 +103,7 @@ def prepare(
 
 
 def position_sets(prepared: Prepared, words: int = 1, positions: Positions | None = None) -> list[tuple[int, ...]]:
-    """All sets of `words` positions that are not special, or the ones given: each a position or several."""
+    """All sets of `words` positions that are not special; or the ones given: one set, or a list of sets."""
     n = len(prepared.tokens)
     free = prepared.words
     if positions is None:
@@ -117,7 +117,11 @@ def position_sets(prepared: Prepared, words: int = 1, positions: Positions | Non
         return list(itertools.combinations(free, words))
     asked = f"positions={_short(positions)}"
     if isinstance(positions, (str, int)) or len(positions) == 0:
-        raise InputError(f"{asked}: expected a list of positions or of tuples of positions, such as [1, 2] or [(1, 2)]")
+        raise InputError(
+            f"{asked}: expected positions that move together, such as [1, 2], or a list of such sets, as [[1], [2]]"
+        )
+    if all(isinstance(item, int) for item in positions):
+        positions = [cast("Sequence[int]", positions)]
     sets: list[tuple[int, ...]] = []
     for item in positions:
         members = (item,) if isinstance(item, int) else tuple(item) if not isinstance(item, str) else ()
@@ -134,9 +138,6 @@ def position_sets(prepared: Prepared, words: int = 1, positions: Positions | Non
         if len(set(members)) != len(members):
             raise InputError(f"{asked}: {item!r} names a position twice")
         sets.append(tuple(sorted(members)))
-    if len(set(sets)) != len(sets):
-        again = next(s for i, s in enumerate(sets) if s in sets[:i])
-        raise InputError(f"{asked}: the set {again} is given twice")
     return sets
 
 

@@ -144,7 +144,14 @@ def radii(
         for i in members:
             count = len(sets[i])
             results[i] = _result(
-                prepared[i], sets[i], found[k : k + count], calls[k : k + count], p, chosen, relaxation, tolerance,
+                prepared[i],
+                sets[i],
+                found[k : k + count],
+                calls[k : k + count],
+                p,
+                chosen,
+                relaxation,
+                tolerance,
                 seconds * count / len(questions),
             )
             k += count
@@ -217,7 +224,10 @@ class Bracket:
             nudge = 0.35 * tolerance * self.low
             return min(max(root, self.low) + nudge, 8 * self.low)
         nudge = 0.35 * tolerance * self.high
-        root = min(max(root, self.low), self.high)
+        width = self.high - self.low
+        if root > self.high - 0.02 * width and width > 4 * nudge:  # no trace of the cliff before it: halve
+            root = self.high - width / 2
+        root = max(root, self.low)
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
 
@@ -358,4 +368,3 @@ def _first_guess(problem: Problem) -> list[float]:
 def _ratio(margin: Tensor, slope: Tensor) -> Tensor:
     safe = torch.where(slope > 0, slope, torch.ones_like(slope))
     return torch.where(slope > 0, margin / (2 * safe), torch.ones_like(margin)).clamp(min=torch.finfo(slope.dtype).tiny)
-

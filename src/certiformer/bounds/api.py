@@ -96,7 +96,9 @@ def _radii(eps: float | Sequence[float] | Tensor, count: int, like: Tensor) -> T
     if radii.dim() == 0:
         radii = radii.expand(count)
     if radii.shape != (count,):
-        raise InputError(f"eps has shape {list(radii.shape)}: expected one number, or one for each of {count} instances")
+        raise InputError(
+            f"eps has shape {list(radii.shape)}: expected one number, or one for each of {count} instances"
+        )
     for value in radii.tolist():
         if not (value >= 0 and math.isfinite(value)):
             raise InputError(f"eps={value}: expected a finite radius of 0 or more")

@@ -112,7 +112,6 @@ class Coefficients:
         `lower: A c - |A| g`, `upper: A c + |A| g`, with c and g the centre and half the gap of the two slopes.
         """
         slope = planes.slopes[k]
-        stored, _ = self._names(planes.outputs)
         keep: list[Link | None] = []
         out = ""
         for a, link in enumerate(self.links):
@@ -127,13 +126,12 @@ class Coefficients:
                 keep.append(None)
                 out += letter
         out = SIDE + INSTANCE + out + slope.inputs
-        a = self._squeezed()
         centre = self._windowed(split.centre, slope.axes, planes.outputs)
-        a, missing = _supply(a, planes.outputs, slope, shape)
-        result = self._einsum(a, centre, slope.axes, planes.outputs + missing, "", out)
+        stored, missing = _supply(self._squeezed(), planes.outputs, slope)
+        result = self._einsum(stored, centre, slope.axes, planes.outputs + missing, "", out)
         if split.gap is not None:
             gap = self._windowed(split.gap, slope.axes, planes.outputs)
-            spread = self._einsum(a.abs(), gap, slope.axes, planes.outputs + missing, "", out)
+            spread = self._einsum(stored.abs(), gap, slope.axes, planes.outputs + missing, "", out)
             result = with_sides(result, spread)
         for a_axis, link in enumerate(keep):
             if link is not None:
@@ -183,7 +181,9 @@ class Coefficients:
         node = LETTERS[: len(a.node)]
         rest = node[:axis] + node[axis + 1 :]
         _, rows = a._names(node)
-        return a._einsum(a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + rest + rows)
+        return a._einsum(
+            a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + rest + rows
+        )
 
     def _hot(self, hot: Tensor, axis: int) -> Tensor:
         a = self.linked(axis)
@@ -258,7 +258,9 @@ class Coefficients:
         # each row meets one copy: its coordinate moves to the rows' own axis
         sizes = [self.rows[a] if i == d else s for i, s in enumerate(self.tensor.shape)]
         tensor = self.tensor.expand(sizes).transpose(2 + a, d)
-        return replace(self, tensor=tensor, node=node, links=tuple(None if i == a else l for i, l in enumerate(self.links)))
+        return replace(
+            self, tensor=tensor, node=node, links=tuple(None if i == a else l for i, l in enumerate(self.links))
+        )
 
     def centered(self) -> Coefficients:
         """Through `x - mean(x)` on the last axis, which is not linked: the map is its own transpose."""
@@ -295,7 +297,7 @@ def with_sides(centre: Tensor, spread: Tensor) -> Tensor:
     return torch.cat([centre[:1] - spread[:1], centre[-1:] + spread[-1:]], dim=0)
 
 
-def _supply(a: Tensor, outputs: str, slope: Slope, shape: Shape) -> tuple[Tensor, str]:
+def _supply(a: Tensor, outputs: str, slope: Slope) -> tuple[Tensor, str]:
     """Input letters that neither the coefficients nor the slope carry are axes of size 1: give the tensor those."""
     missing = "".join(l for l in slope.inputs if l not in outputs and l not in slope.axes)
     for _ in missing:

@@ -18,7 +18,7 @@ from ..graph.graph import Graph, Input, Node
 from ..ops.base import Box, Planes
 from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
-from ..sets.ball import Ball
+from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope, with_sides
 from .memory import Windows
 from .rounding import SLACK, gamma, load, terms
@@ -63,7 +63,7 @@ class Engine:
     """Bounds of the nodes of one graph over one batch of balls. Nodes are bounded when they are asked for."""
 
     graph: Graph
-    ball: Ball
+    ball: Perturbation
     anchors: frozenset[int]
     rest: list[Tensor]  # every node's value at the unperturbed input
     rounding: bool = True  # account for the rounding of the sweeps themselves
@@ -146,10 +146,11 @@ class Engine:
         return self._concretize(function, offset, node)
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
-        spread = self.ball.spread(function)
+        low, high = self.ball.extremes(function)
+        lower, upper = offset[0] + low[0], offset[-1] + high[-1]
         if self.rounding:
-            spread = spread * (1 + gamma(spread, self.ball.dimension + SLACK))
-        lower, upper = offset[0] - spread[0], offset[-1] + spread[-1]
+            slack = self.ball.reach(function) * gamma(lower, self.ball.dimension + SLACK)
+            lower, upper = lower - slack[0], upper + slack[-1]
         good = (torch.isfinite(lower) & torch.isfinite(upper)).flatten(1).all(dim=1)
         if not bool(good.all()):
             self.fail(good, f"the bounds of {node} overflow")
@@ -267,7 +268,9 @@ class Engine:
     def _load(self, node: Node, planes: Planes) -> Tensor:
         """`sum_k |c_k| |x_k|_max + |b|`: what is added up in evaluating a node's planes."""
         parents = self.graph.parents(node)
-        total = sum((load(planes, k, self.magnitude(p)) for k, p in enumerate(parents)), start=self.ball.centre.new_zeros(()))
+        total = sum(
+            (load(planes, k, self.magnitude(p)) for k, p in enumerate(parents)), start=self.ball.centre.new_zeros(())
+        )
         for offset in (planes.lower, planes.upper):
             if offset is not None:
                 total = total + offset.abs()
@@ -288,9 +291,9 @@ class Engine:
             middle, half = (offset[0] + offset[-1]) / 2, (offset[-1] - offset[0]) / 2
         if not self.rounding:
             return Form(centre, gap, middle, half)
-        size = self.ball.spread(centre[None])[0] + middle.abs()
+        size = self.ball.reach(centre[None])[0] + middle.abs()
         if gap is not None and half is not None:
-            size = size + self.ball.spread(gap[None])[0] + half.abs()
+            size = size + self.ball.reach(gap[None])[0] + half.abs()
         return Form(centre, gap, middle, half, size)
 
 

@@ -8,12 +8,14 @@ from torch import Tensor
 from ..graph.graph import Graph, Input
 from ..ops.base import Box
 from ..ops.movement import Movement
-from ..sets.ball import Ball
+from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope
 from .rounding import SLACK, gamma
 
 
-def interval_margins(graph: Graph, ball: Ball, rest: list[Tensor], rows: Tensor) -> tuple[Box, list[str | None]]:
+def interval_margins(
+    graph: Graph, ball: Perturbation, rest: list[Tensor], rows: Tensor
+) -> tuple[Box, list[str | None]]:
     """Bounds of `rows @ output` by intervals alone, and per instance why there are none."""
     reasons: list[str | None] = [None] * ball.centre.shape[0]
     boxes: list[Box] = []

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..graph import Graph, capture, narrowed, softmax_by_parts
 from ..inputs import Prepared
 from ..ops.base import Box
-from ..sets.ball import Ball
+from ..sets import Ball, Perturbation
 from .engine import Engine
 from .interval import interval_margins
 from .memory import default_budget
@@ -103,9 +103,7 @@ class Problem:
         """Margins of some instances, each within its radius, as many at a time as memory allows."""
         chosen = list(range(len(self))) if instances is None else instances
         step = self.at_once(max(len(self.positions[i]) for i in chosen))
-        parts = [
-            self._margins(eps[k : k + step], chosen[k : k + step], rounding) for k in range(0, len(chosen), step)
-        ]
+        parts = [self._margins(eps[k : k + step], chosen[k : k + step], rounding) for k in range(0, len(chosen), step)]
         return Margins(
             torch.cat([b.lower for b, _ in parts]),
             torch.cat([b.upper for b, _ in parts]),
@@ -134,7 +132,10 @@ class Problem:
         return (eye[labels][:, None] - others)[:, :, None]
 
     def _margins(self, eps: Tensor, chosen: list[int], rounding: bool) -> tuple[Box, list[str | None]]:
-        ball = self.ball(eps.to(self.centre), chosen)
+        return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+
+    def over(self, ball: Perturbation, chosen: list[int], *, rounding: bool = True) -> tuple[Box, list[str | None]]:
+        """Margins of some instances over any set of inputs, and why there are none."""
         graph = self.compiled.graph
         with torch.no_grad():
             rest = graph.values(ball.centre)

@@ -43,5 +43,7 @@ def terms(planes: Planes, shape: Shape) -> int:
     """The length of the longest contraction in pulling coefficients on a node of this shape through its planes."""
     longest = 1
     for slope in planes.slopes:
-        longest = max(longest, math.prod(s for l, s in zip(planes.outputs, shape, strict=True) if l not in slope.inputs))
+        longest = max(
+            longest, math.prod(s for l, s in zip(planes.outputs, shape, strict=True) if l not in slope.inputs)
+        )
     return longest

@@ -43,7 +43,7 @@ class Builder:
         return isinstance(x, Ref)
 
     def same(self, x: Any, y: Any) -> bool:
-        return x == y
+        return bool(x == y)
 
     def shape(self, x: Any) -> Shape:
         return self.nodes[x.index].shape if isinstance(x, Ref) else tuple(torch.as_tensor(x).shape)
@@ -91,8 +91,12 @@ class Builder:
         """Note what cannot be done and go on with a stand-in, so that everything is reported at once."""
         shapes = str(list(self.result_shape))
         self.problems.append(f"{what} ({self.target or 'no operator'}, at {self.path or 'the top'}, gives {shapes})")
-        return self._append(Constant(self.example.new_zeros(self.result_shape)), (),
-                            self.example.new_zeros((1, *self.result_shape)), perturbed=True)
+        return self._append(
+            Constant(self.example.new_zeros(self.result_shape)),
+            (),
+            self.example.new_zeros((1, *self.result_shape)),
+            perturbed=True,
+        )
 
     # ---- inside ------------------------------------------------------------------------------------------------
 
@@ -132,7 +136,8 @@ class Builder:
 def lowerings() -> dict[str, Any]:
     """ATen operator -> what lowers it, from the registry of ops and the composites."""
     table: dict[str, Any] = {}
-    for op in (*REGISTRY.values(), *COMPOSITES):
+    entries: list[Any] = [*REGISTRY.values(), *COMPOSITES]
+    for op in entries:
         for target in op.targets:
             table[target] = op
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -47,16 +48,20 @@ def _export(module: nn.Module, example: Tensor) -> Any:
     from torch.export import default_decompositions, export
 
     try:
-        program = export(module, (example,), strict=False)
+        with warnings.catch_warnings():  # the exporter's notes to itself
+            warnings.simplefilter("ignore")
+            program = export(module, (example,), strict=False)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"torch.export could not capture {type(module).__name__}: {first}") from error
-    table = default_decompositions()
+    table: Any = default_decompositions()
     known = set(lowerings())
     for op in list(table):
         if str(op) in known:
             table.pop(op)
-    return program.run_decompositions(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.run_decompositions(table)
 
 
 def _walk(program: Any, builder: Builder) -> Any:

@@ -143,6 +143,13 @@ def register(cls: type[Op]) -> type[Op]:
     return cls
 
 
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape that operands of these shapes broadcast to."""
+    rank = max(len(s) for s in shapes)
+    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    return tuple(max(sizes) for sizes in zip(*padded, strict=True))
+
+
 def shared_axis(axis: int, output: Shape, shape: Shape) -> int | None:
     """The axis of a broadcast operand that runs along an axis of the output, if it has one."""
     own = axis - len(output) + len(shape)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, shared_axis
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, broadcast, letters, outward, register, shared_axis
 
 
 class Affine(Op):
@@ -24,9 +24,7 @@ def shared_axes(shape: Shape, output: Shape) -> str:
     own = iter(OWN)
     start = len(output) - len(shape)
     names = letters(len(output))
-    return "".join(
-        names[start + i] if size == output[start + i] else next(own) for i, size in enumerate(shape)
-    )
+    return "".join(names[start + i] if size == output[start + i] else next(own) for i, size in enumerate(shape))
 
 
 def as_operand(value: Tensor, rank: int) -> tuple[Tensor, str]:
@@ -108,7 +106,7 @@ class Add(Affine):
 
     def planes(self, *boxes: Box) -> Planes:
         a, b = boxes
-        output = tuple(torch.broadcast_shapes(a.shape, b.shape))
+        output = broadcast(a.shape, b.shape)
         one = a.lower.new_ones(1)
         return Planes(
             letters(len(output)),
@@ -176,7 +174,7 @@ class Shift(Affine):
 
     def planes(self, *boxes: Box) -> Planes:
         shape = boxes[0].shape
-        output = tuple(torch.broadcast_shapes(shape, tuple(self.value.shape)))
+        output = broadcast(shape, tuple(self.value.shape))
         one = self.value.new_ones(1)
         offset = self.value.reshape((1,) * (1 + len(output) - self.value.dim()) + tuple(self.value.shape))
         return Planes(letters(len(output)), (Slope(shared_axes(shape, output), "", one, one),), offset, offset)
@@ -214,7 +212,7 @@ class Scale(Affine):
 
     def planes(self, *boxes: Box) -> Planes:
         shape = boxes[0].shape
-        output = tuple(torch.broadcast_shapes(shape, tuple(self.value.shape)))
+        output = broadcast(shape, tuple(self.value.shape))
         value, axes = as_operand(self.value, len(output))
         return Planes(letters(len(output)), (Slope(shared_axes(shape, output), axes, value, value),))
 

@@ -44,8 +44,15 @@ class LayerNorm(Composite):
 class Dropout(Composite):
     """Nothing, at inference."""
 
-    targets = ("aten.dropout.default", "aten.clone.default", "aten.contiguous.default", "aten.alias.default",
-               "aten.detach.default", "aten._to_copy.default", "aten.lift_fresh_copy.default")
+    targets = (
+        "aten.dropout.default",
+        "aten.clone.default",
+        "aten.contiguous.default",
+        "aten.alias.default",
+        "aten.detach.default",
+        "aten._to_copy.default",
+        "aten.lift_fresh_copy.default",
+    )
 
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

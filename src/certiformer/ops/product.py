@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, shared_axis
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, broadcast, letters, outward, register, shared_axis
 from .elementwise import Reciprocal, Square
 from .linear import Linear, Scale, align, shared_axes
 
@@ -48,7 +48,7 @@ class Multiply(Op):
 
     def planes(self, *boxes: Box) -> Planes:
         x, y = boxes
-        output = tuple(torch.broadcast_shapes(x.shape, y.shape))
+        output = broadcast(x.shape, y.shape)
         lx, ly = align(x.lower, y.lower)
         ux, uy = align(x.upper, y.upper)
         full = (max(lx.shape[0], ly.shape[0]), *output)
@@ -150,7 +150,7 @@ class MatMul(Op):
         a, b = build.shape(x), build.shape(y)
         if len(a) < 2 or len(b) < 2:
             return build.unsupported("a matrix product with a vector")
-        lead = tuple(torch.broadcast_shapes(a[:-2], b[:-2]))
+        lead = broadcast(a[:-2], b[:-2])
         return build.add(cls(), build.expand(x, lead + a[-2:]), build.expand(y, lead + b[-2:]))
 
     @classmethod

@@ -1,5 +1,34 @@
 """What may vary."""
 
-from .ball import Ball, dual
+from typing import Protocol
 
-__all__ = ["Ball", "dual"]
+from torch import Tensor
+
+from ..ops.base import Box
+from .ball import Ball, dual
+from .choices import Choices
+
+
+class Perturbation(Protocol):
+    """A set of inputs around `centre` [instances, *shape]: t blocks of d numbers that vary, at positions `hot`."""
+
+    @property
+    def centre(self) -> Tensor: ...
+
+    @property
+    def hot(self) -> Tensor: ...
+
+    @property
+    def axis(self) -> int: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def reach(self, function: Tensor) -> Tensor: ...
+
+    def box(self) -> Box: ...
+
+
+__all__ = ["Ball", "Choices", "Perturbation", "dual"]

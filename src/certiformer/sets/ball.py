@@ -18,6 +18,11 @@ def dual(p: float) -> float:
     return 1.0 if math.isinf(p) else p / (p - 1)
 
 
+def blocks_of(function: Tensor, hot: Tensor) -> Tensor:
+    """Linear functions `[side, instance, m, *rows]` by block: `[side, instance, t, d, *rows]`."""
+    return function.reshape(*function.shape[:2], hot.shape[1], -1, *function.shape[3:])
+
+
 @dataclass(frozen=True, eq=False)
 class Ball:
     """A batch of perturbed inputs, one instance each.
@@ -60,11 +65,20 @@ class Ball:
 
     def spread(self, function: Tensor) -> Tensor:
         """`sum_k eps_k ||A_k||_q` for linear functions `[side, instance, t, d..., *rows]` given as `[.., m, *rows]`."""
-        t = self.hot.shape[1]
-        blocks = function.unflatten(2, (t, -1))  # [side, instance, t, d, *rows]
+        blocks = blocks_of(function, self.hot)
         norms = torch.linalg.vector_norm(blocks, ord=dual(self.p), dim=3)  # [side, instance, t, *rows]
         eps = self.eps.reshape(1, *self.eps.shape, *(1,) * (norms.dim() - 3))
-        return (norms * eps).sum(dim=2)
+        total: Tensor = (norms * eps).sum(dim=2)
+        return total
+
+    def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the greatest value over the set of linear functions `[side, instance, m, *rows]`."""
+        spread = self.spread(function)
+        return -spread, spread
+
+    def reach(self, function: Tensor) -> Tensor:
+        """A bound on `sum_m |A_m| |delta_m|` over the set."""
+        return self.spread(function)
 
     def box(self) -> Box:
         """The smallest box around the set: half width eps on the perturbed positions, for every p."""
@@ -75,7 +89,7 @@ class Ball:
 
     def sample(self, count: int, generator: torch.Generator, *, boundary: bool = True) -> Tensor:
         """Points of the set, `[instances, count, 1, n, d]`, most of them on its boundary."""
-        instances, _, n, d = self.centre.shape
+        instances, _, _, d = self.centre.shape
         t = self.hot.shape[1]
         noise = torch.randn(instances, count, t, d, generator=generator, dtype=torch.float64).to(self.centre)
         if math.isinf(self.p):

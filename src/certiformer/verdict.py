@@ -1,0 +1,267 @@
+"""One question, one verdict: certified, refuted (with the counterexample), unknown or error."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .attack import attack_prepared
+from .bounds.methods import Method, Relaxation
+from .bounds.problem import Problem
+from .errors import InputError
+from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare
+from .models.model import Model
+from .search import AutoMethod, choose
+from .sets import Choices
+
+Status = Literal["certified", "refuted", "unknown", "error"]
+Substitutions = Mapping[str, Sequence[str]]
+MOST_COMBINATIONS = 20_000
+BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input inside the set with another answer, checked by a plain forward pass in float64."""
+
+    positions: tuple[int, ...]
+    radius: float
+    label: int
+    point: Tensor  # embeddings [1, n, d]
+    words: tuple[str, ...] | None = None  # the substituted words, where words were substituted
+
+
+@dataclass(frozen=True, eq=False)
+class CertifyResult:
+    """The verdict on a question, and on each of its parts (sets of positions, each on its own).
+
+    `margin` is the least proved margin, -inf where nothing was proved. `method` says how it was proved: a bounding
+    method, or "enumeration" where every substitution was tried.
+    """
+
+    status: Status
+    statuses: tuple[Status, ...]
+    positions: tuple[tuple[int, ...], ...]
+    margins: tuple[float, ...]
+    margin: float
+    counterexample: Counterexample | None
+    tokens: tuple[str, ...]
+    label: int
+    eps: float | None
+    norm: float
+    method: Method | Literal["enumeration"]
+    relaxation: Relaxation
+    reason: str | None
+    seconds: float
+
+
+def certify(
+    model: Model,
+    inputs: Inputs,
+    *,
+    eps: float | None = None,
+    norm: float | str = 2,
+    positions: Positions | None = None,
+    words: int = 1,
+    substitutions: Substitutions | None = None,
+    method: AutoMethod = "auto",
+    relaxation: Relaxation = "paper",
+    attack: bool = True,
+    label: int | None = None,
+    device: torch.device | str | None = None,
+    max_memory: int | None = None,
+) -> CertifyResult:
+    """Can the answer change when the embeddings at each set of positions move by at most `eps`?
+
+    With `substitutions` (word -> substitutes) instead of `eps`: can it change under any combination of substitutes?
+    What is not proved is attacked, so that a false claim comes back refuted.
+    """
+    started = time.perf_counter()
+    prepared = prepare(model, inputs, label=label, device=device)
+    if (eps is None) == (substitutions is None):
+        raise InputError(f"eps={eps!r}, substitutions={_short(substitutions)}: give one of the two")
+    n, d = prepared.embeddings.shape[1:]
+    chosen = choose(method, relaxation, n, d)
+    if substitutions is not None:
+        return _certify_words(prepared, substitutions, chosen, relaxation, max_memory, started)
+    assert eps is not None
+    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not (eps >= 0 and math.isfinite(eps)):
+        raise InputError(f"eps={eps!r}: expected a finite radius of 0 or more")
+    p = norm_order(norm)
+    sets = position_sets(prepared, words, positions)
+    problem = Problem.of(
+        [(prepared, s) for s in sets], p=p, method=chosen, relaxation=relaxation, max_memory=max_memory
+    )
+    found = problem.margins(torch.full((len(sets),), float(eps), dtype=torch.float64))
+    proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
+    statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
+    example, reason = None, next((r for r in found.reasons if r), None)
+    if attack or prepared.margin <= 0:
+        example = _refute(prepared, sets, statuses, float(eps), p)
+    return CertifyResult(
+        status=_overall(statuses),
+        statuses=tuple(statuses),
+        positions=tuple(sets),
+        margins=tuple(proved),
+        margin=min(proved),
+        counterexample=example,
+        tokens=prepared.tokens,
+        label=prepared.label,
+        eps=float(eps),
+        norm=p,
+        method=chosen,
+        relaxation=relaxation,
+        reason=reason,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _overall(statuses: Sequence[Status]) -> Status:
+    """The worst of several verdicts."""
+    for status in ("error", "refuted", "unknown"):
+        if status in statuses:
+            return status
+    return "certified"
+
+
+def _refute(
+    prepared: Prepared, sets: list[tuple[int, ...]], statuses: list[Status], eps: float, p: float
+) -> Counterexample | None:
+    """Attack what was not proved; the closest counterexample, with `statuses` brought up to date."""
+    open_sets = [s for s, status in zip(sets, statuses, strict=True) if status != "certified"]
+    if not open_sets:
+        return None
+    attacked = attack_prepared(prepared, norm=p, positions=[list(s) for s in open_sets])
+    best: Counterexample | None = None
+    for s, r, x, flipped in zip(attacked.positions, attacked.radii, attacked.points, attacked.flipped, strict=True):
+        if r <= eps and x is not None and flipped is not None:
+            i = sets.index(s)
+            statuses[i] = "refuted"
+            if best is None or r < best.radius:
+                best = Counterexample(s, r, flipped, x)
+    return best
+
+
+def _certify_words(
+    prepared: Prepared,
+    substitutions: Substitutions,
+    method: Method,
+    relaxation: Relaxation,
+    max_memory: int | None,
+    started: float,
+) -> CertifyResult:
+    """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
+    ids = _candidates(prepared, substitutions)
+    combinations = math.prod(1 + len(c) for c in ids.values())
+    positions = tuple(ids)
+    status: Status
+    example: Counterexample | None = None
+    reason: str | None = None
+    how: Method | Literal["enumeration"] = method
+    if combinations <= MOST_COMBINATIONS:
+        how = "enumeration"
+        margin, example = _enumerate(prepared, ids)
+        status = "refuted" if example is not None else "certified" if margin > 0 else "unknown"
+    else:
+        assert prepared.ids is not None
+        problem = Problem.of(
+            [(prepared, positions)], p=math.inf, method=method, relaxation=relaxation, max_memory=max_memory
+        )
+        moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in ids.items()}
+        box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
+        margin, reason = float(box.lower.min()), reasons[0]
+        margin = -math.inf if reason is not None or not math.isfinite(margin) else margin
+        status = "certified" if margin > 0 else "unknown"
+    return CertifyResult(
+        status=status,
+        statuses=(status,),
+        positions=(positions,),
+        margins=(margin,),
+        margin=margin,
+        counterexample=example,
+        tokens=prepared.tokens,
+        label=prepared.label,
+        eps=None,
+        norm=math.inf,
+        method=how,
+        relaxation=relaxation,
+        reason=reason,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _candidates(prepared: Prepared, substitutions: Substitutions) -> dict[int, list[int]]:
+    """Position -> ids of the substitutes the model knows."""
+    if prepared.ids is None or not prepared.model.vocabulary:
+        raise InputError("substitutions: expected a text or token ids and a model with a vocabulary, not embeddings")
+    index = {word: i for i, word in enumerate(prepared.model.vocabulary)}
+    found: dict[int, list[int]] = {}
+    for position in prepared.words:
+        own = prepared.ids[position]
+        listed = substitutions.get(prepared.tokens[position], ())
+        if isinstance(listed, str):
+            raise InputError(f"substitutions[{prepared.tokens[position]!r}]={listed!r}: expected a list of words")
+        known = [index[w] for w in dict.fromkeys(listed) if w in index and index[w] != own]
+        known = [i for i in known if i not in prepared.model.special]
+        if known:
+            found[position] = known
+    if not found:
+        raise InputError(
+            f"substitutions={_short(substitutions)}: no word of this text has a substitute in the model's vocabulary"
+        )
+    return found
+
+
+def _replaced(ids: tuple[int, ...], change: Mapping[int, int]) -> list[int]:
+    return [change.get(i, own) for i, own in enumerate(ids)]
+
+
+def _embedded(prepared: Prepared, rows: list[list[int]], position: int) -> Tensor:
+    """What substitutes change of the embedding at a position, `[choices, d]`."""
+    table = torch.tensor(rows, device=prepared.embeddings.device)
+    e = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)
+    return e[:, position] - prepared.embeddings[0, position]
+
+
+def _enumerate(prepared: Prepared, ids: dict[int, list[int]]) -> tuple[float, Counterexample | None]:
+    """Every combination of substitutes: the least margin, less its own rounding, and the first that flips."""
+    assert prepared.ids is not None
+    own = prepared.ids
+    choices = [[own[i], *c] for i, c in ids.items()]
+    least = math.inf
+    for batch in _batches(itertools.product(*choices)):
+        rows = [_replaced(own, dict(zip(ids, combination, strict=True))) for combination in batch]
+        table = torch.tensor(rows, device=prepared.embeddings.device)
+        embeddings = embed_ids(prepared.model, table, dtype=torch.float64)
+        with torch.no_grad():
+            logits = prepared.model.module(embeddings)
+        found = margins(logits, prepared.label)
+        k = int(found.argmin())
+        if float(found[k]) <= 0:
+            words = tuple(prepared.model.vocabulary[t] for t in rows[k])
+            distance = float(
+                torch.linalg.vector_norm(embeddings[k] - prepared.embeddings[0], ord=math.inf, dim=-1).max()
+            )
+            return float(found[k]), Counterexample(
+                tuple(ids), distance, int(logits[k].argmax()), embeddings[k : k + 1], words
+            )
+        # a forward pass in float64 is off by far less than this
+        least = min(least, float(found[k]) - 1e-9 * (1 + float(logits.abs().max())))
+    return least, None
+
+
+def _batches(items: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    while part := list(itertools.islice(items, BATCH)):
+        yield part
+
+
+def _short(x: object) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."

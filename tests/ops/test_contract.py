@@ -1,0 +1,197 @@
+"""The contract of an op, run over every row of the registry: tolerance 0 in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from certiformer.ops import REGISTRY, Box, Op
+from certiformer.ops.base import Planes, Shape
+from certiformer.ops.movement import Movement
+
+CASES = [(name, k, op, shapes) for name, cls in REGISTRY.items() for k, (op, shapes) in enumerate(cls.examples())]
+INSTANCES = 4
+BOXES = ("zero width", "tiny", "thin", "ordinary", "one-sided", "negative", "huge", "far", "mixed")
+
+
+def make_box(kind: str, shape: Shape, domain: tuple[float, float], generator: torch.Generator) -> Box:
+    """Random and nasty boxes inside the op's domain."""
+    full = (INSTANCES, *shape)
+
+    def rand(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(full, generator=generator, dtype=torch.float64)
+
+    centre, radius = rand(-2, 2), rand(0, 1.5)
+    if kind == "zero width":
+        radius = torch.zeros(full, dtype=torch.float64)
+    elif kind == "tiny":
+        radius = radius * 1e-14
+    elif kind == "thin":
+        radius = radius * 1e-7
+    elif kind == "one-sided":
+        centre = radius + rand(0, 1)
+    elif kind == "negative":
+        centre = -radius - rand(0, 1)
+    elif kind == "huge":
+        radius = rand(5, 40)
+    elif kind == "far":
+        centre, radius = centre * 30, radius
+    elif kind == "mixed":
+        radius = radius * (torch.rand(full, generator=generator, dtype=torch.float64) < 0.5)
+    lower, upper = centre - radius, centre + radius
+    if domain[0] == 0.0:  # defined for positive numbers only
+        size = upper - lower
+        lower = lower.abs().clamp(min=1e-3)
+        upper = lower + size
+    return Box(lower, upper)
+
+
+def points(boxes: list[Box], generator: torch.Generator) -> Iterator[list[Tensor]]:
+    """Corners, the middle, and points between."""
+    for fraction in (0.0, 1.0, 0.5):
+        yield [torch.lerp(b.lower, b.upper, fraction) for b in boxes]
+    for _ in range(40):
+        out = []
+        for b in boxes:
+            t = torch.rand(b.lower.shape, generator=generator, dtype=torch.float64)
+            if torch.rand((), generator=generator) < 0.5:
+                t = t.round()  # a corner
+            out.append(torch.minimum(torch.maximum(torch.lerp(b.lower, b.upper, t), b.lower), b.upper))
+        yield out
+
+
+def evaluate(planes: Planes, x: list[Tensor], shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Both planes at points, and the size of the terms that were added."""
+    total = [torch.zeros((INSTANCES, *shape), dtype=torch.float64) for _ in range(3)]
+    for slope, value in zip(planes.slopes, x, strict=True):
+        for side, s in enumerate((slope.lower, slope.upper)):
+            for k, (c, v) in enumerate(((s, value), (s.abs(), value.abs()))):
+                term = apply(c, slope.axes, v, slope.inputs, planes.outputs, shape)
+                total[side if k == 0 else 2] += term
+    for side, offset in enumerate((planes.lower, planes.upper)):
+        if offset is not None:
+            total[side] += offset
+            total[2] += offset.abs()
+    return total[0], total[1], total[2]
+
+
+def apply(c: Tensor, axes: str, x: Tensor, inputs: str, outputs: str, shape: Shape) -> Tensor:
+    present = "".join(l for l in outputs if l in axes or l in inputs)
+    y = torch.einsum(f"Z{axes},Z{inputs}->Z{present}", c, x)
+    for i, letter in enumerate(outputs):
+        if letter not in present:
+            y = y.unsqueeze(1 + i)
+    return y.expand(INSTANCES, *shape)
+
+
+def terms(shapes: tuple[Shape, ...]) -> int:
+    return max(s[-1] for s in shapes) + max(s[0] for s in shapes)
+
+
+@pytest.mark.parametrize(("name", "k", "op", "shapes"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+@pytest.mark.parametrize("kind", BOXES)
+def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: str) -> None:
+    generator = torch.Generator().manual_seed(sum(map(ord, name + kind)) + k)
+    for _ in range(3):
+        boxes = [make_box(kind, s, op.domain(), generator) for s in shapes]
+        interval = op.interval(*boxes)
+        planes = None if isinstance(op, Movement) else op.planes(*boxes)
+        assert not torch.isnan(interval.lower).any()
+        assert not torch.isnan(interval.upper).any()
+        for x in points(boxes, generator):
+            y = op.forward(*x)
+            assert (y >= interval.lower).all(), f"{name} leaves its interval below"
+            assert (y <= interval.upper).all(), f"{name} leaves its interval above"
+            if planes is not None:
+                lower, upper, size = evaluate(planes, x, tuple(y.shape[1:]))
+                assert torch.isfinite(lower).all()
+                assert torch.isfinite(upper).all()
+                # exact ops have no offset to carry the rounding of this very evaluation
+                slack = size * terms(shapes) * 2.0**-52 if op.exact else torch.zeros_like(size)
+                assert (lower <= y + slack).all(), f"{name}: the lower plane passes above by {(lower - y).max()}"
+                assert (upper >= y - slack).all(), f"{name}: the upper plane passes below by {(y - upper).max()}"
+
+
+@pytest.mark.parametrize(("name", "k", "op", "shapes"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+def test_zero_width_gives_the_value(name: str, k: int, op: Op, shapes: tuple[Shape, ...]) -> None:
+    generator = torch.Generator().manual_seed(3 + k)
+    boxes = [make_box("zero width", s, op.domain(), generator) for s in shapes]
+    x = [b.lower for b in boxes]
+    y = op.forward(*x)
+    interval = op.interval(*boxes)
+    torch.testing.assert_close(interval.lower, y, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(interval.upper, y, rtol=1e-12, atol=1e-12)
+    if not isinstance(op, Movement):
+        lower, upper, _ = evaluate(op.planes(*boxes), x, tuple(y.shape[1:]))
+        torch.testing.assert_close(lower, y, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(upper, y, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n, c in REGISTRY.items() if not c.exact])
+def test_planes_touch_the_function(name: str) -> None:
+    """Somewhere in the box each plane comes close to the function: planes are not just wide."""
+    op, shapes = next(REGISTRY[name].examples())
+    generator = torch.Generator().manual_seed(5)
+    boxes = [make_box("ordinary", s, op.domain(), generator) for s in shapes]
+    gaps = [math.inf, math.inf]
+    width = 0.0
+    for x in points(boxes, generator):
+        y = op.forward(*x)
+        lower, upper, _ = evaluate(op.planes(*boxes), x, tuple(y.shape[1:]))
+        gaps = [min(gaps[0], float((y - lower).min())), min(gaps[1], float((upper - y).min()))]
+        width = max(width, float((upper - lower).max()))
+    near = 0.02 if name == "softmax" else 1e-3  # softmax is bounded in two steps, each of which touches
+    assert gaps[0] <= near * width
+    assert gaps[1] <= near * width
+
+
+@pytest.mark.parametrize("name", [n for n, c in REGISTRY.items() if c.domain()[0] == 0.0])
+@pytest.mark.parametrize("low", [-1.0, -1e-300, 0.0])
+def test_outside_the_domain_is_not_valid(name: str, low: float) -> None:
+    op, _ = next(REGISTRY[name].examples())
+    lower = torch.ones(2, 3, 4, dtype=torch.float64)
+    lower[1, 0, 2] = low
+    planes = op.planes(Box(lower, lower + 1))
+    assert planes.valid is not None
+    assert planes.valid.tolist() == [True, False]
+    for t in (planes.lower, planes.upper, planes.slopes[0].lower, planes.slopes[0].upper):
+        assert t is not None
+        assert torch.isfinite(t).all()
+
+
+def test_square_tangent_is_never_negative_on_the_box() -> None:
+    """The erratum: the tangent point is min((l+u)/2, 2l) for l >= 0, not max."""
+    l = torch.tensor([[[0.1, 0.5, -3.0, -0.2]]], dtype=torch.float64)
+    u = torch.tensor([[[3.0, 0.6, -0.1, 5.0]]], dtype=torch.float64)
+    op, _ = next(REGISTRY["square"].examples())
+    planes = op.planes(Box(l, u))
+    for x in (l, u):
+        lower, _, _ = evaluate_one(planes, x)
+        assert (lower > -1e-12).all()
+
+
+def evaluate_one(planes: Planes, x: Tensor) -> tuple[Tensor, Tensor, None]:
+    s = planes.slopes[0]
+    assert planes.lower is not None
+    assert planes.upper is not None
+    return s.lower * x + planes.lower, s.upper * x + planes.upper, None
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "exp", "square", "reciprocal", "sqrt"])
+def test_planes_on_a_fine_grid(name: str) -> None:
+    """Many points of each box, so that a tangent from the wrong side of a bisection would show."""
+    op, _ = next(REGISTRY[name].examples())
+    generator = torch.Generator().manual_seed(11)
+    boxes = [make_box(kind, (50,), op.domain(), generator) for kind in BOXES]
+    lower, upper = torch.cat([b.lower for b in boxes]), torch.cat([b.upper for b in boxes])
+    planes = op.planes(Box(lower, upper))
+    for t in torch.linspace(0, 1, 400, dtype=torch.float64):
+        x = torch.minimum(torch.lerp(lower, upper, t), upper)
+        y = op.forward(x)
+        low, high, _ = evaluate_one(planes, x)
+        assert (low <= y).all()
+        assert (high >= y).all()

@@ -3,28 +3,36 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+JOBS ?= 2
 
-.PHONY: demo test lint slow clean
+.PHONY: demo test lint slow docs clean
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report,dev]'
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit("certiformer needs Python 3.10 or newer: make PYTHON=..." if sys.version_info < (3, 10) else 0)'
+	@echo "Setting up $(VENV), once; this takes a minute or two."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) torch
+	@$(PIP) --editable '.[dev]'
+	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	@$(BIN)/python examples/demo.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# one thread a process: as fast as one process with all of them, and every run adds up in the same order
 test: lint
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow
+
+docs: $(STAMP)
+	$(BIN)/python -m certiformer.ops > docs/supported-ops.md
 
 clean:
 	rm -rf $(VENV) build dist demo

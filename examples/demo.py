@@ -29,9 +29,9 @@ def main(arguments: Sequence[str] | None = None, *, report: Path = REPORT) -> in
         code = stop.code if isinstance(stop.code, int) else 1
     if code == 0:
         print(
-            "'at' is the position of the word, 'certified' the radius that is proved, 'attacked' the size of a change\n"
-            "that was found to turn the verdict around. The smallest such change lies between the two.\n"
-            f"The same as a page to look at: {report.as_uri()}"
+            "'at' is the position of a word, 'certified' the radius that is proved, 'attacked'\n"
+            "the size of a change that was found to turn the verdict around: the smallest such\n"
+            f"change lies between the two. As a page to look at: {report.as_uri()}"
         )
     return code
 

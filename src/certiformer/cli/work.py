@@ -18,6 +18,7 @@ from ..errors import CertiformerError, InputError
 
 if TYPE_CHECKING:
     import torch
+    from rich.progress import Progress, TaskID
 
     from ..inputs import Prepared
     from ..models import Model
@@ -143,21 +144,23 @@ def collect(
     failures: list[Failure] = []
     complete = True
     try:
-        with progress_bar(len(items), quiet=quiet) as advance:
+        with progress_bar(len(items), quiet=quiet) as bar:
             for number, item in enumerate(items):
                 try:
-                    result = one(item.text, partial(_advance, advance, number))
+                    result = one(item.text, partial(_advance, bar.advance, number))
                 except CertiformerError as error:
                     if len(items) == 1 and item.line is None:
                         raise
                     failures.append(Failure(item.line, item.text, str(error)))
                     where = f"sentence {number + 1}" if item.line is None else f"line {item.line}"
-                    typer.echo(f"error: {where}: {error}", err=True)
+                    with bar.hidden():
+                        typer.echo(f"error: {where}: {error}", err=True)
                 else:
                     results.append(result)
                     if show is not None:
-                        show(result)
-                advance(number + 1)
+                        with bar.hidden():
+                            show(result)
+                bar.advance(number + 1)
     except KeyboardInterrupt:
         complete = False
     return Document(
@@ -214,15 +217,35 @@ def write(document: Document, out: Path) -> None:
         raise InputError(f"--out {out}: cannot be written: {error.strerror or error}") from None
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A progress bar, or nothing: `advance` takes the sentences done, `hidden` clears the line while others print."""
+
+    live: Progress | None = None
+    task: TaskID | None = None
+
+    def advance(self, done: float) -> None:
+        if self.live is not None and self.task is not None:
+            self.live.update(self.task, completed=done)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        if self.live is not None:
+            self.live.stop()
+        yield
+        if self.live is not None and not self.live.finished:
+            self.live.start()
+
+
 @contextmanager
-def progress_bar(total: int, *, quiet: bool) -> Iterator[Callable[[float], None]]:
+def progress_bar(total: int, *, quiet: bool) -> Iterator[Bar]:
     """How many sentences are done, with the time left; nothing when quiet or where there is no terminal."""
     from rich import progress as bars
     from rich.console import Console
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield lambda done: None
+        yield Bar()
         return
     columns = (
         bars.TextColumn("{task.description}"),
@@ -232,5 +255,4 @@ def progress_bar(total: int, *, quiet: bool) -> Iterator[Callable[[float], None]
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=console, transient=True) as live:
-        task = live.add_task("sentences" if total > 1 else "bounding", total=total)
-        yield lambda done: live.update(task, completed=done)
+        yield Bar(live, live.add_task("sentences" if total > 1 else "bounding", total=total))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from certiformer.errors import ModelError, UnsupportedError
-from certiformer.graph import capture, narrowed, softmax_by_parts
+from certiformer.graph import by_parts, capture, narrowed
 from certiformer.inputs import prepare
 from certiformer.ops.linear import Center
 from conftest import random_model
@@ -21,7 +21,7 @@ def test_graphs_compute_what_the_module_computes(layer_norm: str, n: int) -> Non
     example = torch.randn(1, n, 8, dtype=torch.float64)
     graph = capture(module, example)
     small = narrowed(graph, example[None])
-    parts = softmax_by_parts(small, example[None])
+    parts = by_parts(small, example[None])
     x = torch.randn(5, 1, n, 8, dtype=torch.float64)
     expected = module(x[:, 0])
     for g in (graph, small, parts):

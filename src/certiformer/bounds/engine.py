@@ -15,13 +15,28 @@ import torch
 from torch import Tensor
 
 from ..graph.graph import Graph, Input, Node
-from ..ops.base import Box, Planes
+from ..ops.base import Box, MeasuredBox, Planes
 from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope, with_sides
 from .memory import Windows
 from .rounding import SLACK, gamma, load, terms
+
+
+@dataclass(frozen=True)
+class Style:
+    """What a relaxation does beyond the planes of its ops."""
+
+    intersect: bool = False  # boxes with the exact range of the op
+    simplex: bool = False  # shift the coefficients on a row of probabilities, which sum to 1
+    both: bool = False  # bound with and without that shift, and keep the better
+    sweep_differences: bool = False  # bound differences of scores one by one
+    sweep_probabilities: bool = True  # bound probabilities by sweeps, not only by their range
+
+
+PAPER = Style()
+TIGHT = Style(intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False)
 
 
 class Form(NamedTuple):
@@ -66,6 +81,7 @@ class Engine:
     ball: Perturbation
     anchors: frozenset[int]
     rest: list[Tensor]  # every node's value at the unperturbed input
+    style: Style = PAPER
     rounding: bool = True  # account for the rounding of the sweeps themselves
     budget: int = 1 << 31  # bytes that one sweep may use
     boxes: dict[int, Box] = field(default_factory=dict)
@@ -74,9 +90,13 @@ class Engine:
     sizes: dict[int, Tensor] = field(default_factory=dict)
     footprints: dict[int, int] = field(default_factory=dict)  # entries per slice and instance, node by node
     peak: int = 0  # the most entries the last sweep held at once
+    measured: frozenset[int] = frozenset()  # nodes whose distance from the middle is wanted
+    differences: frozenset[int] = frozenset()  # nodes that hold differences of scores
     reasons: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.measured = frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
+        self.differences = frozenset(n.inputs[0] for n in self.graph.nodes if n.op.simplex)
         self.reasons = [None] * self.ball.centre.shape[0]
 
     # ---- what is known of a node -------------------------------------------------------------------------------
@@ -91,12 +111,26 @@ class Engine:
         if not node.perturbed:
             value = self.rest[node.index]
             return Box(value, value)
-        if self._carries(node):
-            return node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
+        if self._carries(node) or self._by_interval(node):
+            return self._interval(node)
         if node.index in self.anchors:
             self.form(node)
-            return self.boxes[node.index]
-        return self._bound(node)[0]
+            box = self.boxes[node.index]
+        else:
+            box = self._bound(node)[0]
+        if self.style.intersect and not node.op.exact:
+            other = self._interval(node)
+            box = Box(torch.maximum(box.lower, other.lower), torch.minimum(box.upper, other.upper))
+        return box
+
+    def _interval(self, node: Node) -> Box:
+        return node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
+
+    def _by_interval(self, node: Node) -> bool:
+        """Whether the box of a node is taken from its inputs' boxes: probabilities, and differences where too many."""
+        if node.op.simplex:
+            return not self.style.sweep_probabilities
+        return node.index in self.differences and not self.style.sweep_differences
 
     def _carries(self, node: Node) -> bool:
         """Whether a node's box is exactly that of its input: entries moved, scaled or shifted."""
@@ -115,7 +149,30 @@ class Engine:
         return self.forms[node.index]
 
     def _bound(self, node: Node) -> tuple[Box, Form]:
-        """Box and form of a node, a window of rows at a time where memory asks for it."""
+        """Box and form of a node; where probabilities may be shifted, the better box of with and without."""
+        box, form = self._rows(node, shift=True)
+        if self.style.both and self._above_attention(node):
+            plain, _ = self._rows(node, shift=False)
+            box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
+        if node.index in self.measured:
+            box = MeasuredBox(box.lower, box.upper, self._distance(box, form))
+        return box, form
+
+    def _distance(self, box: Box, form: Form) -> Tensor:
+        """A bound on the distance from the middle of a box, along the last axis: `|A delta| + |gap| + |shift|`."""
+        rest = (form.offset - box.centre).abs()
+        if form.offset_gap is not None:
+            rest = rest + form.offset_gap.abs()
+        if form.gap is not None:
+            rest = rest + self.ball.reach(form.gap[None])[0]
+        total: Tensor = self.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1)
+        return total * (1 + gamma(total, self.ball.dimension + math.prod(box.shape[-1:]) + SLACK))
+
+    def _above_attention(self, node: Node) -> bool:
+        return any(n.op.simplex for n in self.graph.nodes[: node.index])
+
+    def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form]:
+        """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
         instances = self.ball.centre.shape[0]
         room = max(1, self.budget // (4 * self.ball.centre.element_size()))  # a few temporaries come on top
         windows = Windows(node.shape, self.footprints.get(node.index, 0) * instances)
@@ -125,7 +182,8 @@ class Engine:
         functions, offsets = [], []
         while (window := windows.next(room)) is not None:
             self.peak = 0
-            function, offset = self.sweep(node, Coefficients.identity(node.shape, self.ball.centre, window))
+            start = Coefficients.identity(node.shape, self.ball.centre, window)
+            function, offset = self.sweep(node, start, shift=shift)
             windows.used(self.peak)
             functions.append(function)
             offsets.append(offset)
@@ -142,8 +200,11 @@ class Engine:
             if node.index in self.anchors:
                 self.form(node)
         node = self.graph.output
-        function, offset = self.sweep(node, Coefficients.matrix(rows, node.shape))
-        return self._concretize(function, offset, node)
+        box = self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape)), node)
+        if self.style.simplex:  # the shift does not always pay: take the better of with and without
+            plain = self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=False), node)
+            box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
+        return box
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
         low, high = self.ball.extremes(function)
@@ -166,7 +227,7 @@ class Engine:
 
     # ---- the sweep ---------------------------------------------------------------------------------------------
 
-    def sweep(self, start: Node, rows: Coefficients) -> tuple[Tensor, Tensor]:
+    def sweep(self, start: Node, rows: Coefficients, *, shift: bool = True) -> tuple[Tensor, Tensor]:
         """`rows` on `start` as linear functions of the perturbation.
 
         Returns coefficients `[side, instance, m, *rows]` and offsets `[side, instance, *rows]`.
@@ -196,17 +257,25 @@ class Engine:
                 slack = self._slack(node, form.size)
                 offset = _apply(offset, whole, form.offset, _sum(form.offset_gap, slack), "")
             else:
-                offset = self._substitute(node, parts, frontier, offset)
+                offset = self._substitute(node, parts, frontier, offset, shift)
         return function, offset
 
     def _substitute(
-        self, node: Node, parts: list[Coefficients], frontier: dict[int, list[Coefficients]], offset: Tensor
+        self,
+        node: Node,
+        parts: list[Coefficients],
+        frontier: dict[int, list[Coefficients]],
+        offset: Tensor,
+        shift: bool,
     ) -> Tensor:
         """Replace a node by its op's planes in its inputs."""
         parents = self.graph.parents(node)
         shapes = tuple(p.shape for p in parents)
         if not node.op.exact:
             parts = [_merged(parts)]
+        if shift and node.op.simplex and self.style.simplex and parts[0].linked(len(node.shape) - 1) is None:
+            shifted, constant = parts[0].shifted(self._gap(node))
+            parts, offset = [shifted], offset + constant
         for part in parts:
             pulled = node.op.pull(part, shapes)
             if pulled is None or (self.rounding and not isinstance(node.op, Movement)):
@@ -241,6 +310,16 @@ class Engine:
                 offset = self.ball.centre.new_zeros(()).expand_as(size) if offset is None else offset
             self.ready[node.index] = Ready(planes, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap)
         return self.ready[node.index]
+
+    def _gap(self, node: Node) -> Tensor:
+        """How far apart a node's planes are in the middle of its input's box."""
+        ready = self.planes(node)
+        centres = [self.box(p).centre for p in self.graph.parents(node)]
+        gap = ready.planes.upper - ready.planes.lower  # type: ignore[operator]
+        for k, x in enumerate(centres):
+            s = ready.planes.slopes[k]
+            gap = gap + load(ready.planes, k, x, s.upper - s.lower)
+        return gap.clamp(min=0)
 
     # ---- rounding ----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,13 @@ def anchors(graph: Graph, method: Method) -> frozenset[int]:
         return frozenset()
     if method == "backward-forward":
         mixing = {n.index for n in perturbed if mixes(graph, n)}
-        entering = {p for i in mixing for p in graph.nodes[i].inputs if graph.nodes[p].perturbed and p != 0}
+        axes = graph.position_axes
+        entering = {
+            p
+            for i in mixing
+            for p in graph.nodes[i].inputs
+            if graph.nodes[p].perturbed and p != 0 and len(axes[p]) <= 1
+        }
         stages = mixing | entering
         for i in sorted(stages, reverse=True):  # a rearranged anchor takes its form from what it rearranges
             node = graph.nodes[i]
@@ -41,10 +47,10 @@ def anchors(graph: Graph, method: Method) -> frozenset[int]:
 def mixes(graph: Graph, node: Node) -> bool:
     """Whether an entry of a node needs its inputs at several positions, or belongs to a pair of positions."""
     axes = graph.position_axes
-    if len(axes[node.index]) > 1:
-        return True
     if isinstance(node.op, Movement):
         return False
+    if len(axes[node.index]) > 1 and not node.op.exact:
+        return True
     planes = blank_planes(graph, node.op, node)
     for slope, parent in zip(planes, node.inputs, strict=True):
         if any(slope[0][a] not in slope[1] for a in axes[parent]):

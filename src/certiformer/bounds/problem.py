@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..graph import Graph, capture, narrowed, softmax_by_parts
+from ..graph import Graph, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
 from ..sets import Ball, Perturbation
-from .engine import Engine
+from .engine import PAPER, TIGHT, Engine, Style
 from .interval import interval_margins
 from .memory import default_budget
 from .methods import METHODS, RELAXATIONS, Method, Relaxation, anchors
+
+STYLES: dict[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +47,8 @@ def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> C
     key = ("compiled", size, method, relaxation)
     if key not in model.cache:
         graph: Graph = model.cache["graph", size]
-        if relaxation == "paper":
-            graph = softmax_by_parts(graph, example[None])
+        rewrite = by_parts if relaxation == "paper" else by_differences
+        graph = rewrite(graph, example[None])
         chosen = frozenset[int]() if method == "ibp" else anchors(graph, method)
         model.cache[key] = Compiled(graph, chosen)
     found: Compiled = model.cache[key]
@@ -63,6 +65,7 @@ class Problem:
     labels: Tensor  # [instances]
     p: float
     method: Method
+    style: Style
     budget: int
 
     @staticmethod
@@ -89,6 +92,7 @@ class Problem:
             labels=torch.tensor([q.label for q, _ in questions], device=first.embeddings.device),
             p=p,
             method=method,
+            style=STYLES[relaxation],
             budget=max_memory or default_budget(first.embeddings.device),
         )
 
@@ -147,6 +151,7 @@ class Problem:
                     ball,
                     self.compiled.anchors,
                     rest,
+                    style=self.style,
                     rounding=rounding,
                     budget=self.budget // 2,
                     footprints=self.compiled.footprints,

@@ -26,13 +26,13 @@ def gamma(like: Tensor, terms: float) -> float:
     return 2 * k / (1 - k)
 
 
-def load(planes: Planes, k: int, magnitude: Tensor) -> Tensor:
-    """`|c_k| |x_k|_max` on the axes of the output, broadcastable to it."""
+def load(planes: Planes, k: int, x: Tensor, coefficients: Tensor | None = None) -> Tensor:
+    """`sum_k c_k x_k` on the axes of the output, broadcastable to it; by default with the sizes of the slopes."""
     slope: Slope = planes.slopes[k]
-    size = torch.maximum(slope.lower.abs(), slope.upper.abs())
+    size = torch.maximum(slope.lower.abs(), slope.upper.abs()) if coefficients is None else coefficients
     present = "".join(l for l in planes.outputs if l in slope.axes or l in slope.inputs)
     z = INSTANCE_NAME
-    total: Tensor = torch.einsum(f"{z}{slope.axes},{z}{slope.inputs}->{z}{present}", size, magnitude)
+    total: Tensor = torch.einsum(f"{z}{slope.axes},{z}{slope.inputs}->{z}{present}", size, x)
     for axis, letter in enumerate(planes.outputs):
         if letter not in present:
             total = total.unsqueeze(1 + axis)

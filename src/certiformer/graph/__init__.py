@@ -2,6 +2,6 @@
 
 from .capture import capture
 from .graph import Graph, Node
-from .rewrite import narrowed, softmax_by_parts
+from .rewrite import by_differences, by_parts, narrowed
 
-__all__ = ["Graph", "Node", "capture", "narrowed", "softmax_by_parts"]
+__all__ = ["Graph", "Node", "by_differences", "by_parts", "capture", "narrowed"]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..ops.base import Op
 from ..ops.movement import Slice
+from ..ops.normalize import Normalize
 from ..ops.softmax import Softmax
 from .build import Builder, Ref
 from .graph import Constant, Graph, Input, Node
@@ -30,16 +31,22 @@ def rebuild(graph: Graph, example: Tensor, replace: Callable[[Builder, Node, tup
     return builder.graph(refs[-1])
 
 
-def softmax_by_parts(graph: Graph, example: Tensor) -> Graph:
-    """The paper's softmax: exp, sum, reciprocal, product."""
+def by_parts(graph: Graph, example: Tensor) -> Graph:
+    """As the paper has it: softmax and normalisation as chains of functions of one variable and products."""
 
-    def parts(builder: Any, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
-        if not isinstance(node.op, Softmax):
-            return None
-        ref: Ref = node.op.by_parts(builder, inputs[0])
-        return ref
+    def replace(builder: Any, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
+        return node.op.by_parts(builder, inputs[0]) if isinstance(node.op, (Softmax, Normalize)) else None
 
-    return rebuild(graph, example, parts)
+    return rebuild(graph, example, replace)
+
+
+def by_differences(graph: Graph, example: Tensor) -> Graph:
+    """Softmax as a function of the differences of scores, which are then bounded as such."""
+
+    def replace(builder: Any, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
+        return node.op.by_differences(builder, inputs[0]) if isinstance(node.op, Softmax) else None
+
+    return rebuild(graph, example, replace)
 
 
 Cut = tuple[int, int, int]  # axis, start, length

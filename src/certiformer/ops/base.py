@@ -28,6 +28,11 @@ class Box(NamedTuple):
     upper: Tensor
 
     @property
+    def distance(self) -> Tensor | None:
+        """A bound on `|x - centre|_2` along the last axis, where one is known."""
+        return None
+
+    @property
     def shape(self) -> Shape:
         """The shape of one instance."""
         return tuple(self.lower.shape[1:])
@@ -49,6 +54,21 @@ class Box(NamedTuple):
         """A box that carries a shape and no numbers, for ops whose planes do not depend on them."""
         empty = like.new_zeros(()).expand((1, *shape))
         return Box(empty, empty)
+
+
+class MeasuredBox(Box):
+    """A box that knows how far its points are from its centre along the last axis: `[instances, *shape[:-1]]`."""
+
+    _distance: Tensor
+
+    def __new__(cls, lower: Tensor, upper: Tensor, distance: Tensor) -> MeasuredBox:
+        box = super().__new__(cls, lower, upper)
+        box._distance = distance
+        return box
+
+    @property
+    def distance(self) -> Tensor:
+        return self._distance
 
 
 class Slope(NamedTuple):
@@ -88,6 +108,8 @@ class Op(ABC):
 
     name: ClassVar[str]
     exact: ClassVar[bool] = False
+    distances: ClassVar[bool] = False  # whether its planes gain from `Box.distance`
+    simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1
     summary: ClassVar[str] = ""
     targets: ClassVar[tuple[str, ...]] = ()  # ATen operators this op understands
 

@@ -1,13 +1,12 @@
-"""LayerNorm, always rewritten to parts."""
+"""LayerNorm and other operators that are only ever a few other ops."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .base import Op
-from .elementwise import Reciprocal, Sqrt, Square
-from .linear import Center, Scale, Shift, Sum
-from .product import Multiply
+from .linear import Center, Scale, Shift
+from .normalize import Normalize
 
 
 class Composite:
@@ -21,7 +20,7 @@ class Composite:
 
 
 class LayerNorm(Composite):
-    """`w (x - mean) / sqrt(var + eps) + b`: the paper's chain of square, sqrt, reciprocal and product."""
+    """`w (x - mean) / sqrt(var + eps) + b`."""
 
     targets = ("aten.layer_norm.default",)
 
@@ -31,11 +30,7 @@ class LayerNorm(Composite):
         weight, bias, eps = (list(rest) + [None, None, 1e-5][len(rest) :])[:3]
         if len(dims) != 1:
             return build.unsupported(f"a LayerNorm over {len(dims)} axes")
-        axis = len(build.shape(x)) - 1
-        z = build.add(Center(), x)
-        variance = build.add(Sum((axis,), mean=True), build.add(Square(), z))
-        sigma = build.add(Sqrt(), build.add(Shift(build.constant(eps)), variance))
-        y = build.add(Multiply(), z, build.add(Reciprocal(), sigma))
+        y = build.add(Normalize(float(eps)), build.add(Center(), x))
         if weight is not None:
             y = build.add(Scale(build.constant(weight)), y)
         return y if bias is None else build.add(Shift(build.constant(bias)), y)

@@ -12,18 +12,14 @@ from torch import Tensor
 from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
 from .elementwise import Exp, Reciprocal
 from .linear import Add, Sum
+from .movement import Reshape
 from .product import Multiply
 
 
 @register
 @dataclass(frozen=True)
 class Softmax(Op):
-    """`p_j = 1 / sum_k exp(s_k - s_j)` over the last axis, bounded in one piece.
-
-    With `z_k = s_k - s_j` in `[a_k, c_k]`: below, the tangent plane (in the middle) of the convex `1 / SE(z)`, where
-    `SE` puts the chord in the place of every `exp`; above, `exp` under its chord in `log p`, and the tangent plane of
-    the concave `-logsumexp(z)`. No denominator can reach zero.
-    """
+    """`p_j = 1 / sum_k exp(s_k - s_j)` over the last axis, bounded in one piece through the differences of scores."""
 
     name = "softmax"
     summary = "one piece: tangent of 1/(sum of chords) below; chord in log p of the tangent of -logsumexp above"
@@ -38,66 +34,42 @@ class Softmax(Op):
     def floor(self, *floors: float) -> float:
         return 0.0
 
-    def differences(self, box: Box) -> tuple[Tensor, Tensor]:
-        """Ranges of `s_k - s_j`, `[..., j, k]`, exactly zero on the diagonal."""
+    def differences(self, box: Box) -> Box:
+        """Ranges of `s_k - s_j`, `[..., j, k]`."""
         l, u = box
         a = l.unsqueeze(-2) - u.unsqueeze(-1)
         c = u.unsqueeze(-2) - l.unsqueeze(-1)
-        own = torch.eye(l.shape[-1], dtype=torch.bool, device=l.device)
-        zero = torch.zeros_like(a)
         slack = (a.abs() + c.abs()) * torch.finfo(a.dtype).eps
-        return torch.where(own, zero, a - slack), torch.where(own, zero, c + slack)
+        return Box(a - slack, c + slack)
 
     def interval(self, *boxes: Box) -> Box:
-        a, c = self.differences(boxes[0])
-        low, high = torch.exp(-torch.logsumexp(c, dim=-1)), torch.exp(-torch.logsumexp(a, dim=-1))
-        low, high = outward(low, high, high, ulps=16 + a.shape[-1])
-        return Box(low.clamp(min=0), high.clamp(max=1))
+        return OfDifferences().interval(self.differences(boxes[0]))
 
     def planes(self, *boxes: Box) -> Planes:
-        return self.planes_of(*self.differences(boxes[0]), boxes[0])
-
-    def planes_of(self, a: Tensor, c: Tensor, box: Box) -> Planes:
-        """Planes from ranges of the differences `[..., j, k]` and the box of the scores."""
-        n = a.shape[-1]
-        m = a / 2 + c / 2
-        # a shift per row j keeps every exponential representable: everything is relative to exp(top)
-        top = c.amax(dim=-1, keepdim=True)
-        ea, ec = torch.exp(a - top), torch.exp(c - top)
-        width = c - a
-        wide = width > 1e-6
-        chord = torch.where(wide, (ec - ea) / torch.where(wide, width, torch.ones_like(width)), torch.exp(m - top))
-        over = torch.maximum(ea - chord * a, ec - chord * c)  # chord z + over >= exp(z - top), any slope
-        total = (chord * m + over).sum(dim=-1, keepdim=True)  # SE(m) exp(-top) > 0
-        scale = torch.exp(-top)
-        value = scale / total
-        low_z = -value * chord / total  # gradient of 1/SE at m
-        low0 = value.squeeze(-1) - (low_z * m).sum(dim=-1)
-        # above
-        log_lo, log_hi = -torch.logsumexp(c, dim=-1), -torch.logsumexp(a, dim=-1)
-        p_lo, p_hi = log_lo.exp(), log_hi.exp()
-        gap = log_hi - log_lo
-        steep = gap > 1e-6
-        kappa = torch.where(steep, (p_hi - p_lo) / torch.where(steep, gap, torch.ones_like(gap)), p_hi)
-        lift = torch.maximum(p_lo - kappa * log_lo, p_hi - kappa * log_hi)  # kappa t + lift >= exp(t) on the range
-        up_z = -kappa.unsqueeze(-1) * torch.softmax(m, dim=-1)
-        up0 = lift - kappa * torch.logsumexp(m, dim=-1) - (up_z * m).sum(dim=-1)
-        size = (low_z.abs() + up_z.abs()).mul(width.abs() + m.abs()).sum(dim=-1) + low0.abs() + up0.abs() + 1
-        size = size + kappa * (log_lo.abs() + log_hi.abs()) + lift.abs()
-        low0, up0 = outward(low0, up0, size, ulps=4 * n + 32)
-        names = letters(box.lower.dim() - 1)
-        batch, j, k = names[:-1], names[-1], OWN[0]
-        slope = Slope(batch + k, batch + j + k, to_scores(low_z), to_scores(up_z))
-        # rounding when moving slopes from differences to scores: their row sums are not exactly zero
-        reach = torch.maximum(box.lower.abs(), box.upper.abs()).amax(dim=-1, keepdim=True)
-        low0, up0 = outward(low0, up0, (low_z.abs() + up_z.abs()).sum(dim=-1) * reach, ulps=n + 4)
-        return Planes(names, (slope,), low0, up0)
+        planes = OfDifferences().planes(self.differences(boxes[0]))
+        (slope,) = planes.slopes
+        names = planes.outputs
+        assert planes.lower is not None
+        assert planes.upper is not None
+        # moving the slopes to the scores rounds: their row sums are not exactly zero any more
+        reach = torch.maximum(boxes[0].lower.abs(), boxes[0].upper.abs()).amax(dim=-1, keepdim=True)
+        size = (slope.lower.abs() + slope.upper.abs()).sum(dim=-1) * reach
+        lower, upper = outward(planes.lower, planes.upper, size, ulps=size.shape[-1] + 4)
+        inputs, axes = names[:-1] + OWN[0], names + OWN[0]
+        return Planes(names, (Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper)),), lower, upper)
 
     def by_parts(self, build: Any, x: Any) -> Any:
         """As the paper does it: exp, sum, reciprocal, product; scores shifted by their largest value at rest."""
         e = build.add(Exp(), build.add(Add(-1.0), x, build.peak(x)))
         total = build.add(Sum((len(build.shape(x)) - 1,)), e)
         return build.add(Multiply(), e, build.add(Reciprocal(), total))
+
+    def by_differences(self, build: Any, x: Any) -> Any:
+        """As a function of the differences `s_k - s_j`, which are bounded as such."""
+        shape = build.shape(x)
+        rows = build.add(Reshape((*shape[:-1], 1, shape[-1])), x)  # s_k
+        columns = build.add(Reshape((*shape, 1)), x)  # s_j
+        return build.add(OfDifferences(), build.add(Add(-1.0), rows, columns))
 
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -112,6 +84,79 @@ class Softmax(Op):
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(), ((2, 3),)
         yield cls(), ((2, 2, 5),)
+
+
+@register
+@dataclass(frozen=True)
+class OfDifferences(Op):
+    """`p_j = 1 / sum_k exp(z_jk)` for differences `z_jk = s_k - s_j` in `[a, c]`, zero on the diagonal.
+
+    Below: the tangent plane (in the middle) of the convex `1 / SE(z)`, where `SE` puts the chord in the place of every
+    `exp`. Above: `exp` under its chord in `log p`, and the tangent plane of the concave `-logsumexp(z)`. No denominator
+    can reach zero. The entries of a row sum to 1, which a sweep may use.
+    """
+
+    name = "softmax of differences"
+    summary = "as softmax, on the differences of scores, bounded one by one"
+    simplex = True
+
+    def forward(self, *x: Tensor) -> Tensor:
+        own = torch.eye(x[0].shape[-1], dtype=torch.bool, device=x[0].device)
+        return torch.exp(-torch.logsumexp(x[0].masked_fill(own, 0), dim=-1))
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
+
+    def floor(self, *floors: float) -> float:
+        return 0.0
+
+    def ranges(self, box: Box) -> tuple[Tensor, Tensor]:
+        """The box, exactly zero on the diagonal."""
+        own = torch.eye(box.lower.shape[-1], dtype=torch.bool, device=box.lower.device)
+        zero = box.lower.new_zeros(())
+        return torch.where(own, zero, box.lower), torch.where(own, zero, box.upper)
+
+    def interval(self, *boxes: Box) -> Box:
+        a, c = self.ranges(boxes[0])
+        low, high = torch.exp(-torch.logsumexp(c, dim=-1)), torch.exp(-torch.logsumexp(a, dim=-1))
+        low, high = outward(low, high, high, ulps=16 + a.shape[-1])
+        return Box(low.clamp(min=0), high.clamp(max=1))
+
+    def planes(self, *boxes: Box) -> Planes:
+        a, c = self.ranges(boxes[0])  # [..., j, k]
+        n = a.shape[-1]
+        m = a / 2 + c / 2
+        width = c - a
+        # below; everything relative to exp(top), so that every exponential is representable
+        top = c.amax(dim=-1, keepdim=True)
+        ea, ec = torch.exp(a - top), torch.exp(c - top)
+        wide = width > 1e-6
+        chord = torch.where(wide, (ec - ea) / torch.where(wide, width, torch.ones_like(width)), torch.exp(m - top))
+        over = torch.maximum(ea - chord * a, ec - chord * c)  # chord z + over >= exp(z - top), for any slope
+        total = (chord * m + over).sum(dim=-1, keepdim=True)  # SE(m) exp(-top) > 0
+        value = torch.exp(-top) / total
+        other = 1 - torch.eye(n, dtype=a.dtype, device=a.device)
+        low_z = -value * chord / total * other  # gradient of 1 / SE at m
+        low0 = value.squeeze(-1) - (low_z * m).sum(dim=-1)
+        # above
+        log_lo, log_hi = -torch.logsumexp(c, dim=-1), -torch.logsumexp(a, dim=-1)
+        p_lo, p_hi = log_lo.exp(), log_hi.exp()
+        gap = log_hi - log_lo
+        steep = gap > 1e-6
+        kappa = torch.where(steep, (p_hi - p_lo) / torch.where(steep, gap, torch.ones_like(gap)), p_hi)
+        lift = torch.maximum(p_lo - kappa * log_lo, p_hi - kappa * log_hi)  # kappa t + lift >= exp(t) on the range
+        up_z = -kappa.unsqueeze(-1) * torch.softmax(m, dim=-1) * other
+        up0 = lift - kappa * torch.logsumexp(m, dim=-1) - (up_z * m).sum(dim=-1)
+        size = (low_z.abs() + up_z.abs()).mul(width.abs() + m.abs()).sum(dim=-1) + low0.abs() + up0.abs() + 1
+        size = size + kappa * (log_lo.abs() + log_hi.abs()) + lift.abs()
+        low0, up0 = outward(low0, up0, size, ulps=4 * n + 32)
+        names = letters(low0.dim() - 1)
+        inputs = names + OWN[0]
+        return Planes(names, (Slope(inputs, inputs, low_z, up_z),), low0, up0)
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield cls(), ((2, 4, 4),)
 
 
 def to_scores(gradient: Tensor) -> Tensor:

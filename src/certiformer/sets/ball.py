@@ -23,6 +23,17 @@ def blocks_of(function: Tensor, hot: Tensor) -> Tensor:
     return function.reshape(*function.shape[:2], hot.shape[1], -1, *function.shape[3:])
 
 
+def spectral(a: Tensor) -> Tensor:
+    """An upper bound on the spectral norm of matrices `[..., rows, columns]`, close to it."""
+    gram = a @ a.mT if a.shape[-2] <= a.shape[-1] else a.mT @ a
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+    finite = torch.isfinite(trace)
+    safe = torch.where(finite[..., None, None], gram, torch.zeros_like(gram))
+    largest = torch.linalg.eigvalsh(safe)[..., -1]
+    error = 64 * gram.shape[-1] * float(torch.finfo(a.dtype).eps) * trace  # of the products and of the eigenvalue
+    return torch.where(finite, torch.sqrt(largest.clamp(min=0) + error), trace)
+
+
 @dataclass(frozen=True, eq=False)
 class Ball:
     """A batch of perturbed inputs, one instance each.
@@ -79,6 +90,19 @@ class Ball:
     def reach(self, function: Tensor) -> Tensor:
         """A bound on `sum_m |A_m| |delta_m|` over the set."""
         return self.spread(function)
+
+    def distance(self, function: Tensor) -> Tensor:
+        """A bound on `|A delta|_2` over the set, A `[instance, m, *lead, rows]`: `[instance, *lead]`.
+
+        l1: the largest column. l2: the spectral norm. Other norms: through `|delta|_2 <= d^(1/2 - 1/p) |delta|_p`.
+        """
+        blocks = blocks_of(function[None], self.hot)[0].movedim(2, -1)  # [instance, t, *lead, rows, d]
+        if self.p == 1:
+            norms = torch.linalg.vector_norm(blocks, dim=-2).amax(dim=-1)
+        else:
+            d = blocks.shape[-1]
+            norms = spectral(blocks) * d ** max(0.0, 0.5 - (0.0 if math.isinf(self.p) else 1 / self.p))
+        return torch.einsum("zt...,zt->z...", norms, self.eps)
 
     def box(self) -> Box:
         """The smallest box around the set: half width eps on the perturbed positions, for every p."""

@@ -49,6 +49,13 @@ class Choices:
         blocks = blocks_of(function, self.hot).abs()
         return torch.einsum("yztd...,ztd->yz...", blocks, self.moves.abs().amax(dim=2))
 
+    def distance(self, function: Tensor) -> Tensor:
+        """A bound on `|A delta|_2`: the largest over the vertices, added up over the positions."""
+        blocks = blocks_of(function[None], self.hot)[0]  # [instance, t, d, *lead, rows]
+        moved = torch.einsum("ztd...,ztcd->ztc...", blocks, self.moves)
+        total: Tensor = torch.linalg.vector_norm(moved, dim=-1).amax(dim=2).sum(dim=1)
+        return total
+
     def box(self) -> Box:
         low = torch.einsum("ztd,ztn->znd", self.moves.amin(dim=2), self.hot)[:, None]
         high = torch.einsum("ztd,ztn->znd", self.moves.amax(dim=2), self.hot)[:, None]

@@ -1,0 +1,106 @@
+"""Division by the root mean square: the nonlinear half of LayerNorm and of RMSNorm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
+from .elementwise import Reciprocal, Sqrt, Square
+from .linear import Shift, Sum
+from .product import Multiply
+
+
+@register
+@dataclass(frozen=True)
+class Normalize(Op):
+    """`y = z / sigma`, `sigma = sqrt(|z|^2 / n + eps)` over the last axis of n entries.
+
+    Around the middle `z0` of the box, `y = y0 + J (z - z0) + r` with `J = (I - y0 y0' / n) / sigma0`: the same slope
+    below and above. With `|z - z0| <= rho` and `|z|^2 + n eps >= s` on the way, second derivatives give
+    `|r_i| <= sqrt(n) min(rho^2 / sqrt(3), rho r_i + rho^2 u_i) / s`, where `r_i` is the half width of coordinate i and
+    `u_i` bounds `|y_i| / sqrt(n)`. Wherever that says less than `|y_i| <= sqrt(n)`, the planes are constants.
+    """
+
+    name = "normalize"
+    summary = "Taylor's first order in the middle with a bound on the remainder; constants where that is worse"
+    distances = True
+    eps: float
+
+    def forward(self, *x: Tensor) -> Tensor:
+        z = x[0]
+        return z / torch.sqrt((z * z).mean(dim=-1, keepdim=True) + self.eps)
+
+    def reach(self, box: Box) -> tuple[Tensor, Tensor, Tensor]:
+        """`rho`, and bounds of `sqrt(|z|^2 + n eps)` from below and above, each `[..., 1]`."""
+        n = box.lower.shape[-1]
+        z0, r = box.centre, box.radius
+        rho = torch.linalg.vector_norm(r, dim=-1, keepdim=True)
+        if box.distance is not None:
+            rho = torch.minimum(rho, box.distance.unsqueeze(-1))
+        size = torch.linalg.vector_norm(z0, dim=-1, keepdim=True)
+        slack = 1 + (2 * n + 16) * float(torch.finfo(z0.dtype).eps)
+        rho = rho * slack
+        # the nearest point of the box to 0 is a bound too
+        nearest = torch.where((box.lower <= 0) & (box.upper >= 0), 0.0, torch.minimum(box.lower.abs(), box.upper.abs()))
+        low = torch.maximum(size / slack - rho, torch.linalg.vector_norm(nearest, dim=-1, keepdim=True) / slack)
+        low = torch.sqrt(low.clamp(min=0) ** 2 + n * self.eps) / slack
+        high = torch.sqrt((size * slack + rho) ** 2 + n * self.eps) * slack
+        return rho, low, high
+
+    def interval(self, *boxes: Box) -> Box:
+        (box,) = boxes
+        n = box.lower.shape[-1]
+        _, low, high = self.reach(box)
+        root = math.sqrt(n)
+        near, far = root / low.clamp(min=torch.finfo(low.dtype).tiny), root / high
+        lower = torch.where(box.lower >= 0, box.lower * far, box.lower * near)
+        upper = torch.where(box.upper <= 0, box.upper * far, box.upper * near)
+        lower, upper = outward(lower, upper, torch.maximum(lower.abs(), upper.abs()), ulps=n + 16)
+        cap = root * (1 + (n + 16) * float(torch.finfo(low.dtype).eps))
+        return Box(lower.clamp(min=-cap), upper.clamp(max=cap))
+
+    def planes(self, *boxes: Box) -> Planes:
+        (box,) = boxes
+        n = box.lower.shape[-1]
+        z0, r = box.centre, box.radius
+        rho, low, _ = self.reach(box)
+        sigma = torch.sqrt((z0 * z0).mean(dim=-1, keepdim=True) + self.eps)
+        y0 = z0 / sigma
+        values = self.interval(box)
+        u = torch.maximum(values.lower.abs(), values.upper.abs()) / math.sqrt(n)
+        remainder = math.sqrt(n) * torch.minimum(rho * rho / math.sqrt(3), rho * r + rho * rho * u) / (low * low)
+        eye = torch.eye(n, dtype=z0.dtype, device=z0.device)
+        jacobian = (eye - y0.unsqueeze(-1) * y0.unsqueeze(-2) / n) / sigma.unsqueeze(-1)  # [..., j, z]
+        middle = y0 - (jacobian * z0.unsqueeze(-2)).sum(dim=-1)
+        # a constant where it is closer than the tangent plane with its remainder, over the whole box
+        tilt = (jacobian.abs() * r.unsqueeze(-2)).sum(dim=-1)
+        flat = ~(values.upper - values.lower < 2 * remainder) & torch.isfinite(remainder)
+        slope = jacobian * flat.unsqueeze(-1)
+        lower = torch.where(flat, middle - remainder, values.lower)
+        upper = torch.where(flat, middle + remainder, values.upper)
+        reach = (jacobian.abs() * (z0.abs() + r).unsqueeze(-2)).sum(dim=-1)
+        size = reach + tilt + y0.abs() + torch.where(flat, remainder, values.upper.abs() + values.lower.abs())
+        lower, upper = outward(lower, upper, size, ulps=4 * n + 64)
+        names = letters(z0.dim() - 1)
+        return Planes(names, (Slope(names[:-1] + OWN[0], names + OWN[0], slope, slope),), lower, upper)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
+
+    def by_parts(self, build: Any, x: Any) -> Any:
+        """The paper's chain: square, mean, sqrt, reciprocal, product."""
+        axis = len(build.shape(x)) - 1
+        mean = build.add(Sum((axis,), mean=True), build.add(Square(), x))
+        sigma = build.add(Sqrt(), build.add(Shift(build.constant(self.eps)), mean))
+        return build.add(Multiply(), x, build.add(Reciprocal(), sigma))
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield cls(1e-5), ((3, 4),)
+        yield cls(1e-12), ((2, 8),)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..ops import REWRITES
 from ..ops.base import REGISTRY, Op, Shape
 from ..ops.linear import Add, Center, Sum
 from ..ops.movement import Expand, Permute, Reshape
@@ -65,6 +66,10 @@ class Builder:
         perturbed = not isinstance(op, Peak) and any(self.nodes[r.index].perturbed for r in refs)
         return self._append(op, tuple(r.index for r in refs), value, perturbed)
 
+    def at(self, index: int) -> Ref:
+        """The node of this index."""
+        return Ref(index)
+
     def peak(self, x: Ref) -> Ref:
         return self.add(Peak(), x)
 
@@ -91,12 +96,12 @@ class Builder:
         """Note what cannot be done and go on with a stand-in, so that everything is reported at once."""
         shapes = str(list(self.result_shape))
         self.problems.append(f"{what} ({self.target or 'no operator'}, at {self.path or 'the top'}, gives {shapes})")
-        return self._append(
-            Constant(self.example.new_zeros(self.result_shape)),
-            (),
-            self.example.new_zeros((1, *self.result_shape)),
-            perturbed=True,
-        )
+        return self.standin()
+
+    def standin(self) -> Ref:
+        """A node of the shape of the current result that depends on the input."""
+        zeros = self.example.new_zeros((1, *self.result_shape))
+        return self._append(Constant(zeros[0]), (), zeros, perturbed=True)
 
     # ---- inside ------------------------------------------------------------------------------------------------
 
@@ -134,10 +139,10 @@ class Builder:
 
 
 def lowerings() -> dict[str, Any]:
-    """ATen operator -> what lowers it, from the registry of ops and the composites."""
+    """ATen operator -> what lowers it: a rewrite where there is one, else a composite or an op of the registry."""
     table: dict[str, Any] = {}
     entries: list[Any] = [*REGISTRY.values(), *COMPOSITES]
     for op in entries:
         for target in op.targets:
             table[target] = op
-    return table
+    return {**table, **REWRITES}

@@ -91,6 +91,8 @@ def _step(node: Any, env: dict[Any, Any], builder: Builder, table: dict[str, Any
     builder.path = _path(node)
     builder.result_shape = _shape(node)
     if builder.target == "<built-in function getitem>":
+        if isinstance(args[0], Ref):  # one of the results of something unsupported
+            return builder.standin()
         return args[0][args[1]]
     if not _touches(args, builder) and not _touches(tuple(kwargs.values()), builder):
         return node.target(*args, **kwargs)  # constants fold

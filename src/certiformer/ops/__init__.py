@@ -1,18 +1,25 @@
-"""The ops: one object and one registry row each."""
+"""The ops: one object and one registry row each; and the rewrites of other operators to them."""
 
-from . import elementwise, linear, movement, normalize, product, smooth
+from . import aliases, convolution, elementwise, gather, linear, masked, movement, normalize, pieces, product, smooth
 from .base import REGISTRY, Box, Op, Planes, Slope
+from .composite import REWRITES
 
 __all__ = [
     "REGISTRY",
+    "REWRITES",
     "Box",
     "Op",
     "Planes",
     "Slope",
+    "aliases",
+    "convolution",
     "elementwise",
+    "gather",
     "linear",
+    "masked",
     "movement",
     "normalize",
+    "pieces",
     "product",
     "smooth",
 ]

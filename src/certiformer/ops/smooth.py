@@ -8,6 +8,7 @@ bracketed; what the bracket leaves open is bounded by a tangent, from the sound 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Smooth(Elementwise):
         for _ in range(2):
             fx, fy = sign * self.function(x), sign * self.function(y)
             steepest, a, fa = _pick(_chords(x, fx, m, f, noise, -math.inf), x, fx, largest=True)
-            flattest, b, fb = _pick(_chords(y, fy, m, f, noise, math.inf), y, fy, largest=False)
+            flattest, b, _ = _pick(_chords(y, fy, m, f, noise, math.inf), y, fy, largest=False)
             slope = torch.minimum(torch.maximum(slope, steepest), flattest)
             under = steepest > flattest
             _, b2, fb2 = _pick(_chords(y, fy, a, fa, noise, math.inf), y, fy, largest=False)
@@ -113,7 +114,7 @@ class Smooth(Elementwise):
 
         best = torch.minimum(h(l), h(u))
         cuts = (-math.inf, *self.inflections, math.inf)
-        for k, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for k, (start, end) in enumerate(itertools.pairwise(cuts)):
             if (sign > 0) != (self.convex_first == (k % 2 == 0)):
                 continue  # sign f is concave here: its least value is at an end, which another piece or the box has
             a = torch.minimum(torch.maximum(l, l.new_tensor(start)), u)

@@ -2,8 +2,9 @@
 
 python benchmarks/recipes.py --data-dir DATA sst-1 sst-2 path/to/folder ...
 
-The radius is the mean over every word of the same few test sentences: the first of at most `--longest` tokens that all
-of the given models classify correctly. Attention scores are those of the first 300 dev sentences, layer by layer.
+The radius is the mean over every word of the same few test sentences: of each class the first of at most `--longest`
+tokens that all of the given models classify correctly. Attention scores are those of the first 300 dev sentences, layer
+by layer.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ def ids_of(model: cf.Model, example: Example) -> list[int]:
     return list(model.tokenizer.encode(" ".join(example.words)).ids)
 
 
-def common(models: Sequence[cf.Model], examples: Sequence[Example], *, count: int, longest: int) -> list[Example]:
-    """The first examples that are short enough and that every model gets right."""
+def common(models: Sequence[cf.Model], data: Dataset, *, count: int, longest: int) -> list[Example]:
+    """Of each class the first examples that are short enough and that every model gets right."""
     chosen: list[Example] = []
-    for example in examples:
-        if len(example.words) + 2 > longest:
+    left = dict.fromkeys(range(len(data.labels)), count // len(data.labels))
+    for example in data.test:
+        if not left[example.label] or len(example.words) + 2 > longest:
             continue
         if all(prepare(model, ids_of(model, example)).label == example.label for model in models):
             chosen.append(example)
-        if len(chosen) == count:
-            break
+            left[example.label] -= 1
     return chosen
 
 
@@ -93,13 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-dir", help="folder with the data; default: CERTIFORMER_DATA, else a download")
     parser.add_argument("--norm", default="2", help="1, 2 or inf")
     parser.add_argument("--relaxation", default="paper", help="paper or tight")
-    parser.add_argument("--sentences", type=int, default=10, help="how many")
+    parser.add_argument("--sentences", type=int, default=10, help="how many, half of each class")
     parser.add_argument("--longest", type=int, default=16, help="tokens, [CLS] and [SEP] included")
     options = parser.parse_args(arguments)
     try:
         data = load_data("sst", data_dir=options.data_dir)
         opened = [(Path(name).name, cf.load(name)) for name in options.models]
-        examples = common([m for _, m in opened], data.test, count=options.sentences, longest=options.longest)
+        examples = common([m for _, m in opened], data, count=options.sentences, longest=options.longest)
         for example in examples:
             print(f"<!-- {example.label} {' '.join(example.words)} -->")
         print("| model | test | score rms | score max | margin | radius | relative | smallest | time |")

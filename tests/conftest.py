@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 import torch
 
 from certiformer.models import Classifier, Config, Embeddings, Model
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # several processes at work: one thread each
+    torch.set_num_threads(1)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 REFERENCE = SHARED / "reference"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .base import REGISTRY, Op
@@ -32,27 +32,36 @@ COMPOSED = """
 
 def page() -> str:
     """The whole file."""
-    rows = [_row(REGISTRY[name]) for name in sorted(REGISTRY, key=lambda n: (REGISTRY[n].exact, n))]
-    table = _table(("operation", "ATen operators", "linear bounds", "domain"), rows)
-    composed = _table(("operation", "ATen operators", "becomes"), list(_composites()))
+    from ..graph.build import lowerings
+
+    targets: dict[Any, list[str]] = {}  # what lowers an operator -> the operators
+    for target, lowering in lowerings().items():
+        targets.setdefault(lowering, []).append(target)
+    ops = sorted(REGISTRY.values(), key=lambda op: (op.exact, op.name))
+    others = sorted((x for x in targets if x not in ops), key=lambda x: str(x.__name__))
+    table = _table(
+        ("operation", "ATen operators", "linear bounds", "domain"),
+        [(f"`{op.name}`", _operators(targets.get(op, [])), _bounds(op), _domain(*op.domain())) for op in ops],
+    )
+    composed = _table(
+        ("operation", "ATen operators", "becomes"),
+        [(x.__name__, _operators(targets[x]), getattr(x, "summary", "") or _first(x)) for x in others],
+    )
     return f"{HEAD}{PRIMITIVES}\n{table}{COMPOSED}\n{composed}"
 
 
-def _row(op: type[Op]) -> tuple[str, ...]:
-    summary = op.summary or "exact"
-    if op.exact and not summary.startswith("exact"):
-        summary = f"exact; {summary}"
-    return f"`{op.name}`", _targets(op.targets), summary, _domain(*op.domain())
+def _bounds(op: type[Op]) -> str:
+    if not op.exact:
+        return op.summary
+    return op.summary if op.summary.startswith("exact") else "; ".join(x for x in ("exact", op.summary) if x)
 
 
-def _composites() -> Iterator[tuple[str, ...]]:
-    from .norm import COMPOSITES
-
-    for composite in sorted(COMPOSITES, key=lambda c: c.__name__):
-        yield composite.__name__, _targets(composite.targets), (inspect.getdoc(composite) or "").split("\n\n")[0]
+def _first(x: Any) -> str:
+    """The first paragraph of what a class says of itself."""
+    return (inspect.getdoc(x) or "").split("\n\n")[0]
 
 
-def _targets(targets: Sequence[str]) -> str:
+def _operators(targets: Sequence[str]) -> str:
     return ", ".join(f"`{target.removeprefix('aten.')}`" for target in targets) or "made by rewrites"
 
 

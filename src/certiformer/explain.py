@@ -16,7 +16,7 @@ from .models.model import Model
 
 if TYPE_CHECKING:
     from .bounds.methods import Relaxation
-    from .search import AutoMethod
+    from .bounds.plan import AutoMethod
 
 
 @dataclass(frozen=True)

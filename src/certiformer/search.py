@@ -12,18 +12,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from .bounds.methods import METHODS, Method, Relaxation
+from .bounds.methods import Method, Relaxation
+from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
 from .errors import InputError
 from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare
 from .models.model import Model
 
-AutoMethod = Literal["auto", "ibp", "forward", "backward", "backward-forward"]
 MOST_STEPS = 60
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
@@ -41,6 +40,7 @@ class RadiusResult:
     norm: float
     method: Method
     relaxation: Relaxation
+    chosen: str  # method and relaxation in words, with what the budget allowed
     tolerance: float
     calls: float  # evaluations of the bounds, on average over the sets
     seconds: float
@@ -52,15 +52,6 @@ class RadiusResult:
         return self.positions[i], self.radii[i]
 
 
-def choose(method: AutoMethod, relaxation: Relaxation, n: int, d: int) -> Method:
-    """What "auto" means: backward where a sweep over all pairs of positions stays small, else backward-forward."""
-    if method != "auto":
-        if method not in METHODS:
-            raise InputError(f"method={method!r}: expected auto, {', '.join(METHODS)}")
-        return method
-    return "backward" if relaxation == "tight" and n * n * n * d <= 3_000_000 else "backward-forward"
-
-
 def radius(
     model: Model,
     inputs: Inputs,
@@ -69,7 +60,8 @@ def radius(
     words: int = 1,
     positions: Positions | None = None,
     method: AutoMethod = "auto",
-    relaxation: Relaxation = "paper",
+    relaxation: Relaxation = "tight",
+    budget: Budget = "balanced",
     tolerance: float = 1e-3,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
@@ -79,7 +71,8 @@ def radius(
 ) -> RadiusResult:
     """The certified radius of every set of `words` positions (or of the given `positions`).
 
-    `tolerance` is the relative width to which the search closes. `progress(done, total)` is called as sets finish.
+    method="auto" takes the tightest that `budget` allows; the result says what it was. `tolerance` is the relative
+    width to which the search closes. `progress(done, total)` is called as sets finish.
     """
     (result,) = radii(
         model,
@@ -89,6 +82,7 @@ def radius(
         positions=positions,
         method=method,
         relaxation=relaxation,
+        budget=budget,
         tolerance=tolerance,
         label=label,
         dtype=dtype,
@@ -107,7 +101,8 @@ def radii(
     words: int = 1,
     positions: Positions | None = None,
     method: AutoMethod = "auto",
-    relaxation: Relaxation = "paper",
+    relaxation: Relaxation = "tight",
+    budget: Budget = "balanced",
     tolerance: float = 1e-3,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
@@ -129,10 +124,8 @@ def radii(
     done = 0
     for members in groups.values():
         started = time.perf_counter()
-        first = prepared[members[0]]
-        chosen = choose(method, relaxation, first.embeddings.shape[1], first.embeddings.shape[2])
         questions = [(prepared[i], s) for i in members for s in sets[i]]
-        problem = Problem.of(questions, p=p, method=chosen, relaxation=relaxation, max_memory=max_memory)
+        problem = Problem.of(questions, p=p, method=method, relaxation=relaxation, budget=budget, max_memory=max_memory)
 
         def report(finished: int, before: int = done) -> None:
             if progress is not None:
@@ -148,8 +141,7 @@ def radii(
                 sets[i],
                 found[k : k + count],
                 calls[k : k + count],
-                p,
-                chosen,
+                problem,
                 relaxation,
                 tolerance,
                 seconds * count / len(questions),
@@ -164,12 +156,12 @@ def _result(
     sets: list[tuple[int, ...]],
     found: list[float],
     calls: list[int],
-    p: float,
-    method: Method,
+    problem: Problem,
     relaxation: Relaxation,
     tolerance: float,
     seconds: float,
 ) -> RadiusResult:
+    p = problem.p
     norms = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
     return RadiusResult(
         positions=tuple(sets),
@@ -179,8 +171,9 @@ def _result(
         label=prepared.label,
         margin=prepared.margin,
         norm=p,
-        method=method,
+        method=problem.method,
         relaxation=relaxation,
+        chosen=problem.described,
         tolerance=tolerance,
         calls=sum(calls) / max(1, len(calls)),
         seconds=seconds,

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .attack import attack_prepared
 from .bounds.methods import Method, Relaxation
+from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
 from .errors import InputError
 from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare
 from .models.model import Model
-from .search import AutoMethod, choose
 from .sets import Choices
 
 Status = Literal["certified", "refuted", "unknown", "error"]
@@ -72,7 +72,8 @@ def certify(
     words: int = 1,
     substitutions: Substitutions | None = None,
     method: AutoMethod = "auto",
-    relaxation: Relaxation = "paper",
+    relaxation: Relaxation = "tight",
+    budget: Budget = "balanced",
     attack: bool = True,
     label: int | None = None,
     device: torch.device | str | None = None,
@@ -87,17 +88,20 @@ def certify(
     prepared = prepare(model, inputs, label=label, device=device)
     if (eps is None) == (substitutions is None):
         raise InputError(f"eps={eps!r}, substitutions={_short(substitutions)}: give one of the two")
-    n, d = prepared.embeddings.shape[1:]
-    chosen = choose(method, relaxation, n, d)
     if substitutions is not None:
-        return _certify_words(prepared, substitutions, chosen, relaxation, max_memory, started)
+        return _certify_words(prepared, substitutions, method, relaxation, budget, max_memory, started)
     assert eps is not None
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not (eps >= 0 and math.isfinite(eps)):
         raise InputError(f"eps={eps!r}: expected a finite radius of 0 or more")
     p = norm_order(norm)
     sets = position_sets(prepared, words, positions)
     problem = Problem.of(
-        [(prepared, s) for s in sets], p=p, method=chosen, relaxation=relaxation, max_memory=max_memory
+        [(prepared, s) for s in sets],
+        p=p,
+        method=method,
+        relaxation=relaxation,
+        budget=budget,
+        max_memory=max_memory,
     )
     found = problem.margins(torch.full((len(sets),), float(eps), dtype=torch.float64))
     proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
@@ -116,7 +120,7 @@ def certify(
         label=prepared.label,
         eps=float(eps),
         norm=p,
-        method=chosen,
+        method=problem.method,
         relaxation=relaxation,
         reason=reason,
         seconds=time.perf_counter() - started,
@@ -152,8 +156,9 @@ def _refute(
 def _certify_words(
     prepared: Prepared,
     substitutions: Substitutions,
-    method: Method,
+    method: AutoMethod,
     relaxation: Relaxation,
+    budget: Budget,
     max_memory: int | None,
     started: float,
 ) -> CertifyResult:
@@ -164,7 +169,7 @@ def _certify_words(
     status: Status
     example: Counterexample | None = None
     reason: str | None = None
-    how: Method | Literal["enumeration"] = method
+    how: Method | Literal["enumeration"]
     if combinations <= MOST_COMBINATIONS:
         how = "enumeration"
         margin, example = _enumerate(prepared, ids)
@@ -172,8 +177,14 @@ def _certify_words(
     else:
         assert prepared.ids is not None
         problem = Problem.of(
-            [(prepared, positions)], p=math.inf, method=method, relaxation=relaxation, max_memory=max_memory
+            [(prepared, positions)],
+            p=math.inf,
+            method=method,
+            relaxation=relaxation,
+            budget=budget,
+            max_memory=max_memory,
         )
+        how = problem.method
         moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in ids.items()}
         box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
         margin, reason = float(box.lower.min()), reasons[0]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from certiformer.ops import REGISTRY, Box, Op
-from certiformer.ops.base import Planes, Shape
+from certiformer.ops.base import MeasuredBox, Planes, Shape
 from certiformer.ops.movement import Movement
 
 CASES = [(name, k, op, shapes) for name, cls in REGISTRY.items() for k, (op, shapes) in enumerate(cls.examples())]
@@ -114,6 +114,9 @@ def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: st
                 slack = size * terms(shapes) * 2.0**-52 if op.exact else torch.zeros_like(size)
                 assert (lower <= y + slack).all(), f"{name}: the lower plane passes above by {(lower - y).max()}"
                 assert (upper >= y - slack).all(), f"{name}: the upper plane passes below by {(y - upper).max()}"
+                if planes.remainder is not None:
+                    off = torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1)
+                    assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
 
 
 @pytest.mark.parametrize(("name", "k", "op", "shapes"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
@@ -195,3 +198,27 @@ def test_planes_on_a_fine_grid(name: str) -> None:
         low, high, _ = evaluate_one(planes, x)
         assert (low <= y).all()
         assert (high >= y).all()
+
+
+@pytest.mark.parametrize("rho", [0.01, 0.3, 2.0])
+def test_normalize_uses_a_distance(rho: float) -> None:
+    """Points of a ball around the middle of a larger box stay within planes made for the ball."""
+    op, _ = next(REGISTRY["normalize"].examples())
+    generator = torch.Generator().manual_seed(17)
+    z0 = torch.randn(INSTANCES, 3, 16, generator=generator, dtype=torch.float64)
+    box = MeasuredBox(z0 - rho, z0 + rho, torch.full((INSTANCES, 3), rho, dtype=torch.float64))
+    planes, plain = op.planes(box), op.planes(Box(z0 - rho, z0 + rho))
+    interval = op.interval(box)
+    assert planes.remainder is not None
+    assert plain.remainder is not None
+    assert (planes.remainder <= plain.remainder).all()
+    for _ in range(300):
+        h = torch.randn(z0.shape, generator=generator, dtype=torch.float64)
+        z = z0 + rho * h / torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+        y = op.forward(z)
+        lower, upper, _ = evaluate(planes, [z], (3, 16))
+        assert (y >= interval.lower).all()
+        assert (y <= interval.upper).all()
+        assert (y >= lower).all()
+        assert (y <= upper).all()
+        assert (torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1) <= planes.remainder).all()

@@ -161,6 +161,11 @@ class Coefficients:
     def contract_abs(self, value: Tensor, lead: str = "") -> Tensor:
         return replace(self, tensor=self.tensor.abs()).contract(value, lead)
 
+    def contract_norm(self, radius: Tensor) -> Tensor:
+        """`sum |A|_2 radius`: what vectors no longer than `radius` [instance, *N[:-1]] along the last axis may add."""
+        norms = torch.linalg.vector_norm(self.tensor, dim=-1, keepdim=True)
+        return replace(self, tensor=norms, node=(*self.node[:-1], 1)).contract(radius.unsqueeze(-1))
+
     def _windowed_behind(self, value: Tensor, node: str, lead: int) -> Tensor:
         for a, link in enumerate(self.links):
             if link is not None:

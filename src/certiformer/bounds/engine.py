@@ -71,6 +71,7 @@ class Ready(NamedTuple):
     slopes: tuple[SplitSlope, ...]
     offset: Tensor | None
     offset_gap: Tensor | None
+    slack: Tensor | None  # the part of the gap that is rounding, not counted in it
 
 
 @dataclass
@@ -284,13 +285,23 @@ class Engine:
                     part.pull(ready.planes, k, shapes[k], ready.slopes[k]) for k in range(len(parents))
                 )
                 if ready.offset is not None:
-                    offset = _apply(offset, part, ready.offset, ready.offset_gap, "")
+                    offset = self._add_offset(node, ready, part, offset)
             elif isinstance(node.op, Expand):  # copies add up
                 slack = self._slack(node, self.magnitude(node))
                 offset = offset if slack is None else _apply(offset, part, torch.zeros_like(slack), slack, "")
             for parent, a in zip(parents, pulled, strict=True):
                 _join(frontier.setdefault(parent.index, []), a)
         return offset
+
+    def _add_offset(self, node: Node, ready: Ready, part: Coefficients, offset: Tensor) -> Tensor:
+        """The offsets of a node's planes, entry by entry or, where it is less, as a vector."""
+        remainder = ready.planes.remainder
+        assert ready.offset is not None
+        if remainder is None or ready.offset_gap is None or part.linked(len(node.shape) - 1) is not None:
+            return _apply(offset, part, ready.offset, _sum(ready.offset_gap, ready.slack), "")
+        spread = torch.minimum(part.contract_abs(ready.offset_gap), part.contract_norm(remainder))
+        offset = offset + with_sides(part.contract(ready.offset), spread)
+        return offset if ready.slack is None else _apply(offset, part, torch.zeros_like(ready.slack), ready.slack, "")
 
     def planes(self, node: Node) -> Ready:
         """An op's planes over the boxes of its inputs."""
@@ -304,11 +315,13 @@ class Engine:
             if planes.valid is not None and not bool(planes.valid.all()):
                 self.fail(planes.valid, f"{node} is not defined on the whole range of its input")
             offset, gap = _split(planes.lower, planes.upper)
+            slack = None
             if self.rounding:
                 size = self._load(node, planes)
-                gap = _sum(gap, self._slack(node, size, terms(planes, node.shape)))
+                slack = self._slack(node, size, terms(planes, node.shape))
                 offset = self.ball.centre.new_zeros(()).expand_as(size) if offset is None else offset
-            self.ready[node.index] = Ready(planes, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap)
+            slopes = tuple(SplitSlope.of(s) for s in planes.slopes)
+            self.ready[node.index] = Ready(planes, slopes, offset, gap, slack)
         return self.ready[node.index]
 
     def _gap(self, node: Node) -> Tensor:

@@ -12,12 +12,11 @@ from ..graph import Graph, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
 from ..sets import Ball, Perturbation
-from .engine import PAPER, TIGHT, Engine, Style
+from .engine import Engine, Style
 from .interval import interval_margins
 from .memory import default_budget
-from .methods import METHODS, RELAXATIONS, Method, Relaxation, anchors
-
-STYLES: dict[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
+from .methods import Method, Relaxation, anchors
+from .plan import AutoMethod, Budget, check, choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +37,27 @@ class Compiled:
     footprints: dict[int, int] = field(default_factory=dict)
 
 
-def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> Compiled:
-    """The model's graph at this length, captured once per length and kept in the model's cache."""
+def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
+    """The model's graph at this length in the form a relaxation wants, captured once and kept in the model's cache."""
     model, example = prepared.model, prepared.embeddings
     size = (example.shape[1], example.shape[2], example.dtype, str(example.device))
     if ("graph", size) not in model.cache:
         model.cache["graph", size] = narrowed(capture(model.module, example), example[None])
-    key = ("compiled", size, method, relaxation)
+    key = ("graph", size, relaxation)
     if key not in model.cache:
-        graph: Graph = model.cache["graph", size]
         rewrite = by_parts if relaxation == "paper" else by_differences
-        graph = rewrite(graph, example[None])
-        chosen = frozenset[int]() if method == "ibp" else anchors(graph, method)
-        model.cache[key] = Compiled(graph, chosen)
+        model.cache[key] = rewrite(model.cache["graph", size], example[None])
+    graph: Graph = model.cache[key]
+    return graph
+
+
+def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> Compiled:
+    """That graph with the anchors of a method."""
+    model, example = prepared.model, prepared.embeddings
+    key = ("compiled", tuple(example.shape), example.dtype, str(example.device), method, relaxation)
+    if key not in model.cache:
+        graph = rewritten(prepared, relaxation=relaxation)
+        model.cache[key] = Compiled(graph, frozenset() if method == "ibp" else anchors(graph, method))
     found: Compiled = model.cache[key]
     return found
 
@@ -73,28 +80,51 @@ class Problem:
         questions: list[tuple[Prepared, tuple[int, ...]]],
         *,
         p: float,
-        method: Method,
+        method: AutoMethod,
         relaxation: Relaxation,
+        budget: Budget = "balanced",
         max_memory: int | None = None,
     ) -> Problem:
         """From prepared sentences of one length, each with a set of positions."""
-        if method not in METHODS:
-            raise InputError(f"method={method!r}: expected one of {', '.join(METHODS)}")
-        if relaxation not in RELAXATIONS:
-            raise InputError(f"relaxation={relaxation!r}: expected one of {', '.join(RELAXATIONS)}")
+        check(method, relaxation, budget)
         if max_memory is not None and max_memory <= 0:
             raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
         first = questions[0][0]
+        device = first.embeddings.device
+        plan = choose(
+            rewritten(first, relaxation=relaxation),
+            method=method,
+            relaxation=relaxation,
+            budget=budget,
+            instances=len(questions),
+            cuda=device.type == "cuda",
+        )
         return Problem(
-            compiled=compiled(first, method=method, relaxation=relaxation),
+            compiled=compiled(first, method=plan.method, relaxation=relaxation),
             centre=torch.stack([q.embeddings for q, _ in questions]),
             positions=tuple(ps for _, ps in questions),
-            labels=torch.tensor([q.label for q, _ in questions], device=first.embeddings.device),
+            labels=torch.tensor([q.label for q, _ in questions], device=device),
             p=p,
-            method=method,
-            style=STYLES[relaxation],
-            budget=max_memory or default_budget(first.embeddings.device),
+            method=plan.method,
+            style=plan.style,
+            budget=max_memory or default_budget(device),
         )
+
+    @property
+    def described(self) -> str:
+        """What was chosen, in words."""
+        if self.method == "ibp":
+            return "interval propagation"
+        extras = [
+            name
+            for on, name in (
+                (self.style.simplex, "tight"),
+                (self.style.sweep_differences, "differences of scores bounded one by one"),
+                (self.style.both, "with and without the simplex shift"),
+            )
+            if on
+        ]
+        return ", ".join([self.method, *(extras or ["the paper's relaxations"])])
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -15,7 +15,8 @@ from .records import Place, Run, Sentence
 
 if TYPE_CHECKING:
     from ..bounds.methods import Relaxation
-    from ..search import AutoMethod, RadiusResult
+    from ..bounds.plan import AutoMethod
+    from ..search import RadiusResult
 
 Fraction = Callable[[float], None]
 

@@ -1,0 +1,131 @@
+"""Verdicts: certified, refuted with a counterexample that holds, unknown; and substitutions of words."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import certiformer as cf
+from certiformer import verdict
+from certiformer.models import Model
+from certiformer.sets import Choices
+from conftest import IDS, random_model
+
+VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop")
+
+
+@pytest.fixture
+def model() -> Model:
+    made = random_model(layers=2, scale=0.4, seed=1)
+    return Model(
+        module=made.module,
+        embed=made.embed,
+        labels=made.labels,
+        name="random",
+        special=made.special,
+        vocabulary=VOCABULARY,
+    )
+
+
+def margin(model: Model, x: Tensor, label: int) -> float:
+    logits = model.module.double()(x.double())[0]
+    others = torch.cat([logits[:label], logits[label + 1 :]])
+    return float(logits[label] - others.max())
+
+
+def test_certified_refuted_and_unknown(model: Model) -> None:
+    radius = cf.radius(model, IDS, positions=[2])
+    attacked = cf.attack(model, IDS, positions=[2])
+    certified = cf.certify(model, IDS, eps=0.99 * radius.radii[0], positions=[2])
+    assert certified.status == "certified"
+    assert certified.margin > 0
+    assert certified.counterexample is None
+    refuted = cf.certify(model, IDS, eps=1.05 * attacked.radii[0], positions=[2])
+    assert refuted.status == "refuted"
+    example = refuted.counterexample
+    assert example is not None
+    assert example.radius <= refuted.eps  # type: ignore[operator]
+    assert margin(model, example.point, refuted.label) <= 0
+    between = (radius.radii[0] * 1.01 + attacked.radii[0] * 0.99) / 2
+    if radius.radii[0] * 1.01 < attacked.radii[0] * 0.99:
+        assert cf.certify(model, IDS, eps=between, positions=[2]).status == "unknown"
+
+
+def test_the_worst_set_decides(model: Model) -> None:
+    result = cf.certify(model, IDS, eps=0.02)
+    assert len(result.statuses) == 3
+    assert result.status == ("certified" if set(result.statuses) == {"certified"} else result.status)
+    assert cf.certify(model, IDS, eps=1e6, attack=False).status == "unknown"
+
+
+@pytest.mark.parametrize("eps", [-1.0, math.nan, math.inf, True])
+def test_bad_radii_are_named(model: Model, eps: float) -> None:
+    with pytest.raises(cf.InputError, match="eps="):
+        cf.certify(model, IDS, eps=eps)
+
+
+def test_one_of_eps_and_substitutions(model: Model) -> None:
+    with pytest.raises(cf.InputError, match="one of the two"):
+        cf.certify(model, IDS)
+    with pytest.raises(cf.InputError, match="no word of this text"):
+        cf.certify(model, IDS, substitutions={"zebra": ["a"]})
+
+
+def brute_force(model: Model, table: dict[int, list[int]]) -> float:
+    label = cf.radius(model, IDS, positions=[1]).label
+    least = math.inf
+    for combination in itertools.product(*[[IDS[i], *c] for i, c in table.items()]):
+        ids = list(IDS)
+        for i, c in zip(table, combination, strict=True):
+            ids[i] = c
+        assert isinstance(model.embed, torch.nn.Module)
+        least = min(least, margin(model, model.embed.double()(torch.tensor([ids])), label))
+    return least
+
+
+def test_substitutions_by_enumeration_are_exact(model: Model) -> None:
+    words = {VOCABULARY[IDS[1]]: ["e", "f", "nowhere"], VOCABULARY[IDS[3]]: ["j", "k"]}
+    exact = brute_force(model, {1: [8, 9], 3: [13, 14]})
+    result = cf.certify(model, IDS, substitutions=words)
+    assert result.method == "enumeration"
+    assert result.status == ("certified" if exact > 0 else "refuted")
+    assert math.isclose(result.margin, exact, rel_tol=1e-6, abs_tol=1e-6)
+    if result.counterexample is not None:
+        assert result.counterexample.words is not None
+
+
+def test_substitutions_by_bounds_never_say_more_than_enumeration(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {VOCABULARY[IDS[1]]: ["e", "f"], VOCABULARY[IDS[2]]: ["g"]}
+    exact = brute_force(model, {1: [8, 9], 2: [10]})
+    monkeypatch.setattr(verdict, "MOST_COMBINATIONS", 1)
+    result = cf.certify(model, IDS, substitutions=words)
+    assert result.method != "enumeration"
+    assert result.margin <= exact
+    assert result.status in ("certified", "unknown")
+
+
+def test_the_hull_of_choices_holds_its_mixtures() -> None:
+    generator = torch.Generator().manual_seed(0)
+    centre = torch.randn(1, 1, 4, 3, generator=generator, dtype=torch.float64)
+    moves = {i: torch.randn(k, 3, generator=generator, dtype=torch.float64) for i, k in ((1, 2), (3, 5))}
+    choices = Choices.of(centre, moves)
+    function = torch.randn(2, 1, 6, 7, generator=generator, dtype=torch.float64)
+    low, high = choices.extremes(function)
+    far = choices.distance(function[0])
+    box = choices.box()
+    for _ in range(200):
+        weights = [torch.rand(1 + m.shape[0], generator=generator, dtype=torch.float64) for m in moves.values()]
+        deltas = [(w[1:, None] / w.sum() * m).sum(dim=0) for w, m in zip(weights, moves.values(), strict=True)]
+        value = torch.einsum("yzmr,m->yzr", function, torch.cat(deltas))
+        assert (value >= low - 1e-12).all()
+        assert (value <= high + 1e-12).all()
+        assert float(torch.linalg.vector_norm(value[0, 0])) <= float(far) + 1e-12
+        x = centre.clone()
+        for i, d in zip(moves, deltas, strict=True):
+            x[0, 0, i] += d
+        assert (x >= box.lower).all()
+        assert (x <= box.upper).all()

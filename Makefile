@@ -31,8 +31,10 @@ test: lint
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow
 
+# what is generated: the table of operations, and the output that the README shows
 docs: $(STAMP)
 	$(BIN)/python -m certiformer.ops > docs/supported-ops.md
+	OMP_NUM_THREADS=1 $(BIN)/python docs/refresh.py
 
 clean:
 	rm -rf $(VENV) build dist demo

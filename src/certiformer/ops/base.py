@@ -88,7 +88,8 @@ class Planes(NamedTuple):
     """`sum_k lower_k x_k + offset[0] <= f(x) <= sum_k upper_k x_k + offset[1]` for every x in the box.
 
     `valid`, where given, is a boolean per instance: False where the op is not defined on the whole box, and the
-    planes of that instance mean nothing.
+    planes of that instance mean nothing. `remainder`, where given, bounds the distance of f along the last axis from
+    the plane half way between the two, as a vector in the Euclidean norm: less than its entries one by one.
     """
 
     outputs: str
@@ -96,6 +97,7 @@ class Planes(NamedTuple):
     lower: Tensor | None = None  # offsets [instances | 1, *output shape]; None is zero
     upper: Tensor | None = None
     valid: Tensor | None = None
+    remainder: Tensor | None = None  # [instances, *output shape[:-1]]
 
 
 class Op(ABC):

@@ -16,6 +16,9 @@ from .linear import Shift, Sum
 from .product import Multiply
 
 
+HUGE = 1e30  # in the place of a remainder that is not known
+
+
 @register
 @dataclass(frozen=True)
 class Normalize(Op):
@@ -88,7 +91,12 @@ class Normalize(Op):
         size = reach + tilt + y0.abs() + torch.where(flat, remainder, values.upper.abs() + values.lower.abs())
         lower, upper = outward(lower, upper, size, ulps=4 * n + 64)
         names = letters(z0.dim() - 1)
-        return Planes(names, (Slope(names[:-1] + OWN[0], names + OWN[0], slope, slope),), lower, upper)
+        # as a vector the remainder is no longer than sqrt(n) rho^2 / (sqrt(3) s)
+        whole = (math.sqrt(n) / math.sqrt(3) * rho * rho / (low * low)).squeeze(-1)
+        _, whole = outward(whole, whole, torch.linalg.vector_norm(size, dim=-1), ulps=4 * n + 64)
+        whole = torch.where(flat.all(dim=-1), whole, HUGE)
+        slopes = (Slope(names[:-1] + OWN[0], names + OWN[0], slope, slope),)
+        return Planes(names, slopes, lower, upper, remainder=whole)
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return (self, (axis,)) if axis < len(output) - 1 else None

@@ -62,7 +62,7 @@ def prepare(
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
 ) -> Prepared:
-    """Check `inputs` (a text, token ids, or embeddings `[n, d]` or `[1, n, d]`) and run the model on them.
+    """Check `inputs` (a text, token ids, embeddings `[n, d]` or `[1, n, d]`, or a picture) and run the model on them.
 
     `label` is the class to defend; by default the predicted one. Given embeddings, every position may be perturbed.
     """
@@ -71,7 +71,8 @@ def prepare(
     ids: tuple[int, ...] | None = None
     spans: tuple[tuple[int, int] | None, ...] | None = None
     if isinstance(inputs, Tensor) and inputs.is_floating_point():
-        embeddings = _embeddings(inputs, dtype=dtype, device=where)
+        given = inputs if model.read is None else model.read(inputs)
+        embeddings = _embeddings(given, dtype=dtype, device=where)
         tokens = tuple(f"#{i}" for i in range(embeddings.shape[1]))
         special = (False,) * len(tokens)
     elif isinstance(inputs, str):

@@ -1,11 +1,15 @@
-"""Models: bundled ones by name, folders by path."""
+"""Models: bundled ones by name, folders by path, Hugging Face models and modules as they are."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from ..errors import ModelError
+from torch import Tensor, nn
+
+from ..errors import InputError, ModelError
 from .folder import read_folder, write_folder
 from .model import Encoding, Model, Tokenizer
 from .network import Classifier, Config, Embeddings
@@ -33,8 +37,34 @@ DEFAULT = "sst-2"
 _FOLDER = Path(__file__).parent / "bundled"
 
 
-def load(source: str | os.PathLike[str] | None = None) -> Model:
-    """Open a model: a bundled one by name ("sst-1", "sst-2", "sst-3"; None is the default) or a folder by path."""
+def load(
+    source: str | os.PathLike[str] | nn.Module | None = None,
+    *,
+    tokenizer: Any = None,
+    embeddings: Callable[[Tensor], Tensor] | None = None,
+    num_labels: int | None = None,
+    labels: Sequence[str] | None = None,
+    token: int | None = None,
+    threshold: float = 0.0,
+) -> Model:
+    """Open a model.
+
+    `source` is the name of a bundled model ("sst-1", "sst-2", "sst-3"; None is the default), a folder, "hf:NAME" for a
+    name on the Hugging Face hub, a Hugging Face model (with its `tokenizer`), or any module that maps embeddings
+    `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or `labels`).
+
+    `token` chooses the token whose logits are meant where a model has logits for every token. A model with a single
+    output is asked whether its value stays above or below `threshold`; `bounds(..., label=0)` bounds the value itself,
+    minus the threshold.
+    """
+    if isinstance(source, nn.Module):
+        from .huggingface import from_module, from_pretrained, is_pretrained
+
+        if is_pretrained(source) and embeddings is None:
+            return from_pretrained(source, tokenizer=tokenizer, token=token, threshold=threshold)
+        return from_module(source, embeddings=embeddings, num_labels=num_labels, tokenizer=tokenizer, labels=labels)
+    if tokenizer is not None or embeddings is not None or num_labels is not None or labels is not None:
+        raise InputError("tokenizer=, embeddings=, num_labels= and labels= go with a module; a folder has its own")
     if source is None:
         source = DEFAULT
     if isinstance(source, str) and source in BUNDLED:
@@ -42,10 +72,16 @@ def load(source: str | os.PathLike[str] | None = None) -> Model:
         if not folder.is_dir():
             raise ModelError(f"the bundled model {source!r} is not part of this installation: expected it at {folder}")
         return read_folder(folder, name=source)
+    from .huggingface import needs_transformers, read_pretrained
+
+    if isinstance(source, str) and source.startswith("hf:"):
+        return read_pretrained(source.removeprefix("hf:"), token=token, threshold=threshold, local=False)
     if not os.path.exists(source):
         raise ModelError(
             f"no model {os.fspath(source)!r}: neither a folder nor one of the bundled models {', '.join(BUNDLED)}"
         )
+    if needs_transformers(Path(source)):
+        return read_pretrained(Path(source), token=token, threshold=threshold)
     return read_folder(source)
 
 

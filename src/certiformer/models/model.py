@@ -47,6 +47,7 @@ class Model:
     max_length: int | None = None
     vocabulary: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)  # what the folder says of itself: accuracy, data, command
+    read: Callable[[Tensor], Tensor] | None = None  # a picture as positions `[1, n, d]`, where they are its patches
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # captured graphs, by length and precision
 
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Model:
@@ -67,4 +68,5 @@ class Model:
             max_length=self.max_length,
             vocabulary=self.vocabulary,
             facts=self.facts,
+            read=self.read,
         )

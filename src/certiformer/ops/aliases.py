@@ -29,6 +29,26 @@ class Same(Rewrite):
 
 
 @rewrite
+class Like(Rewrite):
+    """A constant that takes no more than its shape from the input."""
+
+    targets = (
+        "aten.full_like.default",
+        "aten.zeros_like.default",
+        "aten.ones_like.default",
+        "aten.new_zeros.default",
+        "aten.new_ones.default",
+        "aten.new_full.default",
+    )
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = args[-1] if "full" in build.target else 1.0 if "ones" in build.target else 0.0
+        kind = kwargs.get("dtype") or build.example.dtype
+        return torch.full(build.result_shape, value, dtype=kind, device=build.example.device)
+
+
+@rewrite
 class NativeLayerNorm(Rewrite):
     """LayerNorm with its statistics, which nothing at inference reads."""
 

@@ -15,7 +15,7 @@ from certiformer.ops.movement import Movement
 
 CASES = [(name, k, op, shapes) for name, cls in REGISTRY.items() for k, (op, shapes) in enumerate(cls.examples())]
 INSTANCES = 4
-BOXES = ("zero width", "tiny", "thin", "ordinary", "one-sided", "negative", "huge", "far", "mixed")
+BOXES = ("zero width", "tiny", "thin", "just across", "ordinary", "one-sided", "negative", "huge", "far", "mixed")
 
 
 def make_box(kind: str, shape: Shape, domain: tuple[float, float], generator: torch.Generator) -> Box:
@@ -43,6 +43,9 @@ def make_box(kind: str, shape: Shape, domain: tuple[float, float], generator: to
     elif kind == "mixed":
         radius = radius * (torch.rand(full, generator=generator, dtype=torch.float64) < 0.5)
     lower, upper = centre - radius, centre + radius
+    if kind == "just across":
+        tiny = 10.0 ** rand(-300, -10)
+        lower, upper = (-tiny, rand(0, 2)) if torch.rand((), generator=generator) < 0.5 else (-rand(0, 2), tiny)
     if domain[0] == 0.0:  # defined for positive numbers only
         size = upper - lower
         lower = lower.abs().clamp(min=1e-3)
@@ -62,6 +65,11 @@ def points(boxes: list[Box], generator: torch.Generator) -> Iterator[list[Tensor
                 t = t.round()  # a corner
             out.append(torch.minimum(torch.maximum(torch.lerp(b.lower, b.upper, t), b.lower), b.upper))
         yield out
+
+
+def noisy(setting: Tensor, generator: torch.Generator) -> Tensor:
+    """Settings anywhere, also outside [0, 1]."""
+    return 1.6 * torch.rand(setting.shape, generator=generator, dtype=torch.float64) - 0.3
 
 
 def evaluate(planes: Planes, x: list[Tensor], shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
@@ -96,10 +104,13 @@ def terms(shapes: tuple[Shape, ...]) -> int:
 @pytest.mark.parametrize("kind", BOXES)
 def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: str) -> None:
     generator = torch.Generator().manual_seed(sum(map(ord, name + kind)) + k)
-    for _ in range(3):
+    for _ in range(4):
         boxes = [make_box(kind, s, op.domain(), generator) for s in shapes]
         interval = op.interval(*boxes)
         planes = None if isinstance(op, Movement) else op.planes(*boxes)
+        settings = () if planes is None else op.parameters(*boxes)
+        if settings and torch.rand((), generator=generator) < 0.7:  # any other choice of planes is as sound
+            planes = op.tuned(tuple(noisy(s, generator) for s in settings), *boxes)
         assert not torch.isnan(interval.lower).any()
         assert not torch.isnan(interval.upper).any()
         for x in points(boxes, generator):

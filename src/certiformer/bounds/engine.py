@@ -23,6 +23,8 @@ from .coefficients import Coefficients, SplitSlope, with_sides
 from .memory import Windows
 from .rounding import SLACK, gamma, load, terms
 
+Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
+
 
 @dataclass(frozen=True)
 class Style:
@@ -85,6 +87,7 @@ class Engine:
     style: Style = PAPER
     rounding: bool = True  # account for the rounding of the sweeps themselves
     budget: int = 1 << 31  # bytes that one sweep may use
+    parameters: Parameters = field(default_factory=dict)  # of the planes; the usual ones where there are none
     boxes: dict[int, Box] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
     ready: dict[int, Ready] = field(default_factory=dict)
@@ -311,18 +314,22 @@ class Engine:
                 boxes = tuple(Box.blank(p.shape, self.ball.centre) for p in parents)
             else:
                 boxes = tuple(self.box(p) for p in parents)
-            planes = node.op.planes(*boxes)
+            settings = self.parameters.get(node.index)
+            planes = node.op.planes(*boxes) if settings is None else node.op.tuned(settings, *boxes)
             if planes.valid is not None and not bool(planes.valid.all()):
                 self.fail(planes.valid, f"{node} is not defined on the whole range of its input")
-            offset, gap = _split(planes.lower, planes.upper)
-            slack = None
-            if self.rounding:
-                size = self._load(node, planes)
-                slack = self._slack(node, size, terms(planes, node.shape))
-                offset = self.ball.centre.new_zeros(()).expand_as(size) if offset is None else offset
-            slopes = tuple(SplitSlope.of(s) for s in planes.slopes)
-            self.ready[node.index] = Ready(planes, slopes, offset, gap, slack)
+            self.ready[node.index] = self._prepared(node, planes)
         return self.ready[node.index]
+
+    def _prepared(self, node: Node, planes: Planes) -> Ready:
+        """Planes as a sweep uses them."""
+        offset, gap = _split(planes.lower, planes.upper)
+        slack = None
+        if self.rounding:
+            size = self._load(node, planes)
+            slack = self._slack(node, size, terms(planes, node.shape))
+            offset = self.ball.centre.new_zeros(()).expand_as(size) if offset is None else offset
+        return Ready(planes, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack)
 
     def _gap(self, node: Node) -> Tensor:
         """How far apart a node's planes are in the middle of its input's box."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ from ..graph import Graph, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
 from ..sets import Ball, Perturbation
-from .engine import Engine, Style
+from .engine import Engine, Parameters, Style
 from .interval import interval_margins
 from .memory import default_budget
 from .methods import Method, Relaxation, anchors
 from .plan import AutoMethod, Budget, check, choose
+from .tune import tune
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,7 @@ class Problem:
     method: Method
     style: Style
     budget: int
+    parameters: Parameters = field(default_factory=dict)  # of optimised planes
 
     @staticmethod
     def of(
@@ -172,21 +174,41 @@ class Problem:
         """Margins of some instances over any set of inputs, and why there are none."""
         graph = self.compiled.graph
         with torch.no_grad():
-            rest = graph.values(ball.centre)
             if self.method == "ibp":
-                box, reasons = interval_margins(graph, ball, rest, self.rows(chosen))
+                box, reasons = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
             else:
-                engine = Engine(
-                    graph,
-                    ball,
-                    self.compiled.anchors,
-                    rest,
-                    style=self.style,
-                    rounding=rounding,
-                    budget=self.budget // 2,
-                    footprints=self.compiled.footprints,
-                )
+                engine = self._engine(ball, {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()})
+                engine.rounding = rounding
                 box, reasons = engine.margins(self.rows(chosen)), engine.reasons
         failed = torch.tensor([r is not None for r in reasons], device=box.lower.device)[:, None]
         inf = torch.inf
         return Box(torch.where(failed, -inf, box.lower), torch.where(failed, inf, box.upper)), reasons
+
+    def _engine(self, ball: Perturbation, parameters: Parameters) -> Engine:
+        return Engine(
+            self.compiled.graph,
+            ball,
+            self.compiled.anchors,
+            self.compiled.graph.values(ball.centre),
+            style=self.style,
+            budget=self.budget // 2,
+            footprints=self.compiled.footprints,
+            parameters=parameters,
+        )
+
+    def tuned(self, eps: Tensor, *, steps: int) -> Problem:
+        """This problem with planes optimised for a radius of each instance."""
+        if steps <= 0 or self.method == "ibp":
+            return self
+        parts: list[Parameters] = []
+        for k in range(len(self)):  # one at a time: the gradient keeps every sweep in memory
+            ball = self.ball(eps[k : k + 1].to(self.centre), [k])
+
+            def build(parameters: Parameters, ball: Ball = ball) -> Engine:
+                engine = self._engine(ball, parameters)
+                engine.rounding = False
+                return engine
+
+            parts.append(tune(build, self.rows([k]), steps=steps))
+        joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
+        return replace(self, parameters=joined)

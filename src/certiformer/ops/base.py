@@ -124,6 +124,14 @@ class Op(ABC):
     def planes(self, *boxes: Box) -> Planes:
         raise TypeError(f"{self.name} rearranges entries and has no planes")
 
+    def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
+        """Numbers in [0, 1] that choose among the op's sound planes, `[instances, ...]`, at their usual values."""
+        return ()
+
+    def tuned(self, parameters: tuple[Tensor, ...], *boxes: Box) -> Planes:
+        """The planes that these parameters choose: sound whatever they are."""
+        return self.planes(*boxes)
+
     def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
         """A quicker way than `planes` to take coefficients on the output to the inputs, or None."""
         return None

@@ -148,11 +148,20 @@ class Relu(Positive, Monotone):
         return boxes[0].map(self.function)
 
     def planes(self, *boxes: Box) -> Planes:
+        return self.tuned(self.parameters(*boxes), *boxes)
+
+    def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
+        """The slope of the lower line where the box crosses zero."""
+        return (self.lines(*boxes[0])[0],)
+
+    def tuned(self, parameters: tuple[Tensor, ...], *boxes: Box) -> Planes:
         (box,) = boxes
-        sl, ol, su, ou = self.lines(*box)
-        _, ou = outward(ou, ou, torch.where(ou > 0, box.upper - box.lower, ou), self.ulps)
+        crossing = (box.lower < 0) & (box.upper > 0)
+        sl, zero, su, top = self.lines(*box)
+        sl = torch.where(crossing, parameters[0].clamp(0, 1), sl)
+        _, top = outward(top, top, box.upper - box.lower, self.ulps)
         axes = letters(len(box.shape))
-        return Planes(axes, (Slope(axes, axes, sl, su),), ol, torch.where(su * (1 - su) == 0, ol, ou), None)
+        return Planes(axes, (Slope(axes, axes, sl, su),), zero, torch.where(crossing, top, zero), None)
 
 
 @register

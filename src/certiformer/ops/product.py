@@ -25,6 +25,11 @@ def corners(a: Box, b: Box) -> Box:
     return Box(*outward(low, high, torch.maximum(low.abs(), high.abs()), ulps=1))
 
 
+def _mix(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
+    """`(1 - share) first + share second`."""
+    return (1 - share) * first + share * second
+
+
 @register
 @dataclass(frozen=True)
 class Multiply(Op):
@@ -128,6 +133,29 @@ class MatMul(Op):
         lower, upper = outward(lower, upper, 3 * (xs @ ys), ulps=x.shape[-1] + 2)
         sx = Slope(batch + i + k, batch + k + j, y.lower, y.upper)
         sy = Slope(batch + k + j, batch + i + k, x.lower, x.lower)
+        return Planes(names, (sx, sy), lower, upper)
+
+    def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
+        """For every term `x_ik y_kj` and side, how much of the other plane of its pair: none."""
+        x, y = boxes
+        shape = (max(x.lower.shape[0], y.lower.shape[0]), *x.shape, y.shape[-1])  # [instances, ..., i, k, j]
+        return x.lower.new_zeros(shape), x.lower.new_zeros(shape)
+
+    def tuned(self, parameters: tuple[Tensor, ...], *boxes: Box) -> Planes:
+        x, y = boxes
+        names = letters(len(x.shape))
+        batch, i, j, k = names[:-2], names[-2], names[-1], OWN[0]
+        a, b = (p.clamp(0, 1) for p in parameters)
+        lx, ux = x.lower.unsqueeze(-1), x.upper.unsqueeze(-1)  # [..., i, k, 1]
+        ly, uy = y.lower.unsqueeze(-3), y.upper.unsqueeze(-3)  # [..., 1, k, j]
+        lower = -((1 - a) * (lx * ly) + a * (ux * uy)).sum(dim=-2)
+        upper = -((1 - b) * (lx * uy) + b * (ux * ly)).sum(dim=-2)
+        xs = torch.maximum(x.lower.abs(), x.upper.abs())
+        ys = torch.maximum(y.lower.abs(), y.upper.abs())
+        lower, upper = outward(lower, upper, 3 * (xs @ ys), ulps=x.shape[-1] + 8)
+        axes = batch + i + k + j
+        sx = Slope(batch + i + k, axes, _mix(ly, uy, a), _mix(uy, ly, b))
+        sy = Slope(batch + k + j, axes, _mix(lx, ux, a), _mix(lx, ux, b))
         return Planes(names, (sx, sy), lower, upper)
 
     @classmethod

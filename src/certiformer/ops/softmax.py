@@ -123,15 +123,24 @@ class OfDifferences(Op):
         return Box(low.clamp(min=0), high.clamp(max=1))
 
     def planes(self, *boxes: Box) -> Planes:
+        return self.tuned(self.parameters(*boxes), *boxes)
+
+    def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
+        """Where in the box the lower and the upper plane touch: in the middle."""
+        half = torch.full_like(boxes[0].lower, 0.5)
+        return half, half
+
+    def tuned(self, parameters: tuple[Tensor, ...], *boxes: Box) -> Planes:
         a, c = self.ranges(boxes[0])  # [..., j, k]
         n = a.shape[-1]
-        m = a / 2 + c / 2
         width = c - a
+        m, top_m = (torch.minimum(torch.maximum(a + t.clamp(0, 1) * width, a), c) for t in parameters)
         # below; everything relative to exp(top), so that every exponential is representable
+        middle = a / 2 + c / 2
         top = c.amax(dim=-1, keepdim=True)
         ea, ec = torch.exp(a - top), torch.exp(c - top)
         wide = width > 1e-6
-        chord = torch.where(wide, (ec - ea) / torch.where(wide, width, torch.ones_like(width)), torch.exp(m - top))
+        chord = torch.where(wide, (ec - ea) / torch.where(wide, width, torch.ones_like(width)), torch.exp(middle - top))
         over = torch.maximum(ea - chord * a, ec - chord * c)  # chord z + over >= exp(z - top), for any slope
         total = (chord * m + over).sum(dim=-1, keepdim=True)  # SE(m) exp(-top) > 0
         value = torch.exp(-top) / total
@@ -145,9 +154,10 @@ class OfDifferences(Op):
         steep = gap > 1e-6
         kappa = torch.where(steep, (p_hi - p_lo) / torch.where(steep, gap, torch.ones_like(gap)), p_hi)
         lift = torch.maximum(p_lo - kappa * log_lo, p_hi - kappa * log_hi)  # kappa t + lift >= exp(t) on the range
-        up_z = -kappa.unsqueeze(-1) * torch.softmax(m, dim=-1) * other
-        up0 = lift - kappa * torch.logsumexp(m, dim=-1) - (up_z * m).sum(dim=-1)
-        size = (low_z.abs() + up_z.abs()).mul(width.abs() + m.abs()).sum(dim=-1) + low0.abs() + up0.abs() + 1
+        up_z = -kappa.unsqueeze(-1) * torch.softmax(top_m, dim=-1) * other
+        up0 = lift - kappa * torch.logsumexp(top_m, dim=-1) - (up_z * top_m).sum(dim=-1)
+        reach = torch.maximum(a.abs(), c.abs()) + width
+        size = (low_z.abs() + up_z.abs()).mul(reach).sum(dim=-1) + low0.abs() + up0.abs() + 1
         size = size + kappa * (log_lo.abs() + log_hi.abs()) + lift.abs()
         low0, up0 = outward(low0, up0, size, ulps=4 * n + 32)
         names = letters(low0.dim() - 1)

@@ -56,26 +56,28 @@ def hold(prepared: Prepared, *, method: Any, relaxation: Any, eps: float, p: flo
     problem = Problem.of([(prepared, s) for s in sets], p=p, method=method, relaxation=relaxation)
     radii = torch.tensor([eps, eps / 20, eps / 2], dtype=torch.float64)
     chosen = list(range(len(sets)))
-    margins = problem.margins(radii)
     graph, ball = problem.compiled.graph, problem.ball(radii, chosen)
+    rest = graph.values(ball.centre)
+    engine = None
+    if method == "ibp":
+        (margins, reasons) = problem.over(ball, chosen)
+    else:
+        engine = Engine(graph, ball, problem.compiled.anchors, rest)
+        margins, reasons = engine.margins(problem.rows(chosen)), engine.reasons
+    good = torch.tensor([r is None for r in reasons])
     cloud = cloud_of(problem, ball, samples)
     count = cloud.shape[1]
-    rest = graph.values(ball.centre)
     every = [r.expand(len(sets), *r.shape[1:]).repeat_interleave(count, dim=0) for r in rest]
     values = [v.expand(len(sets) * count, *v.shape[1:]) for v in graph.values(cloud.flatten(0, 1), every)]
     outputs = values[-1].unflatten(0, (-1, count))[:, :, None]
-    found = (problem.rows(chosen)[:, None] * outputs).flatten(3).sum(dim=3)
-    assert (found >= margins.lower[:, None] - 1e-9).all()
-    assert (found <= margins.upper[:, None] + 1e-9).all()
+    found = (problem.rows(chosen)[:, None] * outputs).flatten(3).sum(dim=3)[good]
     assert not torch.isnan(margins.lower).any()
-    if method != "ibp":
-        engine = Engine(graph, ball, problem.compiled.anchors, rest)
-        engine.margins(problem.rows(chosen))
-        good = torch.tensor([r is None for r in engine.reasons])
-        for node in graph.nodes[1:]:
-            if node.perturbed:
-                box, value = engine.box(node), values[node.index].unflatten(0, (-1, count))[good]
-                slack = 1e-9 * (1 + value.abs())  # the rounding of this evaluation, not of the bounds
-                assert (value >= box.lower[good][:, None] - slack).all(), f"{node} below its bound"
-                assert (value <= box.upper[good][:, None] + slack).all(), f"{node} above its bound"
-    return sum(reason is None for reason in margins.reasons)
+    assert (found >= margins.lower[good][:, None] - 1e-9).all()
+    assert (found <= margins.upper[good][:, None] + 1e-9).all()
+    for node in graph.nodes[1:]:
+        if engine is not None and node.perturbed:
+            box, value = engine.box(node), values[node.index].unflatten(0, (-1, count))[good]
+            slack = 1e-9 * (1 + value.abs())  # the rounding of this evaluation, not of the bounds
+            assert (value >= box.lower[good][:, None] - slack).all(), f"{node} below its bound"
+            assert (value <= box.upper[good][:, None] + slack).all(), f"{node} above its bound"
+    return int(good.sum())

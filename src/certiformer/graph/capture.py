@@ -12,6 +12,7 @@ from ..errors import ModelError, UnsupportedError
 from ..ops.base import Shape
 from .build import Builder, Ref, lowerings
 from .graph import Graph
+from .hints import nearest
 
 
 def capture(module: nn.Module, example: Tensor) -> Graph:
@@ -97,7 +98,8 @@ def _step(node: Any, env: dict[Any, Any], builder: Builder, table: dict[str, Any
     if not _touches(args, builder) and not _touches(tuple(kwargs.values()), builder):
         return node.target(*args, **kwargs)  # constants fold
     if builder.target not in table:
-        return builder.unsupported("not supported")
+        hint = nearest(builder.target, table)
+        return builder.unsupported(f"not supported; {hint}" if hint else "not supported")
     return table[builder.target].lower(builder, tuple(args), dict(kwargs))
 
 

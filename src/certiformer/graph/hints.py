@@ -36,8 +36,10 @@ HINTS = {
     "linalg_vector_norm": "(x ** 2).sum(-1).sqrt()",
     "var": "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)",
 }
-JUMPS = ("argmax", "argmin", "topk", "sort", "argsort", "eq", "ne", "lt", "le", "gt", "ge", "round", "floor", "ceil")
-JUMPS += ("sign", "nonzero", "isnan", "isinf", "any", "all", "logical_not", "logical_and", "logical_or", "bitwise_not")
+JUMPS = frozenset(
+    "argmax argmin topk sort argsort eq ne lt le gt ge round floor ceil sign nonzero isnan isinf any all "
+    "logical_not logical_and logical_or bitwise_not".split()
+)
 
 
 def nearest(target: str, known: Iterable[str]) -> str:

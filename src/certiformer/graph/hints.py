@@ -37,8 +37,11 @@ HINTS = {
     "var": "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)",
 }
 JUMPS = frozenset(
-    "argmax argmin topk sort argsort eq ne lt le gt ge round floor ceil sign nonzero isnan isinf any all "
-    "logical_not logical_and logical_or bitwise_not".split()
+    {
+        *("argmax", "argmin", "topk", "sort", "argsort", "eq", "ne", "lt"),
+        *("le", "gt", "ge", "round", "floor", "ceil", "sign", "nonzero"),
+        *("isnan", "isinf", "any", "all", "logical_not", "logical_and", "logical_or", "bitwise_not"),
+    }
 )
 
 

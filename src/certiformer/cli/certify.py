@@ -29,6 +29,7 @@ def certify(
     norm: options.Norm = "2",
     method: options.MethodOption = options.Method.auto,
     relaxation: options.RelaxationOption = None,
+    budget: options.BudgetOption = options.Budget.balanced,
     words: options.Words = 1,
     positions: options.Positions = None,
     substitutions: Annotated[
@@ -60,7 +61,13 @@ def certify(
     replacing = None if substitutions is None else _read_substitutions(substitutions)
     items = read_items(texts, file)
     opened, where = open_model(model, device)
-    shared: dict[str, Any] = {"norm": p, "method": method.value, "attack": attack, "device": where}
+    shared: dict[str, Any] = {
+        "norm": p,
+        "method": method.value,
+        "budget": budget.value,
+        "attack": attack,
+        "device": where,
+    }
     if relaxation is not None:
         shared["relaxation"] = relaxation.value
 
@@ -83,6 +90,7 @@ def certify(
             "norms": [norm_name(p)],
             "method": method.value,
             "relaxation": None if relaxation is None else relaxation.value,
+            "budget": budget.value,
             "words": words,
             "positions": positions or None,
             "substitutions": None if substitutions is None else str(substitutions),

@@ -28,6 +28,14 @@ class Relaxation(str, Enum):
     tight = "tight"
 
 
+class Budget(str, Enum):
+    """How much time the tight relaxations may take."""
+
+    fast = "fast"
+    balanced = "balanced"
+    tight = "tight"
+
+
 class Precision(str, Enum):
     """Number format of the bounds."""
 
@@ -66,6 +74,8 @@ MethodOption = Annotated[Method, typer.Option("--method", help="How bounds are c
 RelaxationOption = Annotated[
     Relaxation | None, typer.Option("--relaxation", help="Which linear bounds; default: the library's.")
 ]
+BudgetOption = Annotated[Budget, typer.Option("--budget", help="How much time a tighter bound may cost.")]
+Steps = Annotated[int, typer.Option("--steps", help="Steps of optimising the bounds: tighter and slower.", min=0)]
 Words = Annotated[int, typer.Option("--words", help="Perturb every set of this many words at once.", min=1)]
 Positions = Annotated[
     list[str] | None,

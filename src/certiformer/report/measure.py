@@ -15,7 +15,7 @@ from .records import Place, Run, Sentence
 
 if TYPE_CHECKING:
     from ..bounds.methods import Relaxation
-    from ..bounds.plan import AutoMethod
+    from ..bounds.plan import AutoMethod, Budget
     from ..search import RadiusResult
 
 Fraction = Callable[[float], None]
@@ -32,6 +32,8 @@ def measure(
     attack: AttackMethod | None = "gradient",
     method: AutoMethod = "auto",
     relaxation: Relaxation | None = None,
+    budget: Budget = "balanced",
+    optimise: int = 0,
     tolerance: float = 1e-3,
     seed: int = 0,
     steps: int = 50,
@@ -42,6 +44,7 @@ def measure(
 ) -> Sentence:
     """Certified radii (unless `certify` is False) and attacked ones (unless `attack` is None) in each norm.
 
+    `budget` and `optimise` (steps) are of the proofs, `steps` and `restarts` of the attack.
     `on_progress` gets the share that is done. Where a certified radius exceeds an attacked one, the run's `error`
     says so and how to reproduce it.
     """
@@ -68,6 +71,8 @@ def measure(
                 words=words,
                 positions=positions,
                 method=method,
+                budget=budget,
+                steps=optimise,
                 tolerance=tolerance,
                 dtype=dtype,
                 device=device,

@@ -267,12 +267,12 @@ class Coefficients:
             self, tensor=tensor, node=node, links=tuple(None if i == a else l for i, l in enumerate(self.links))
         )
 
-    def shifted(self, weights: Tensor) -> tuple[Coefficients, Tensor]:
-        """On entries that sum to 1 along the last axis (not linked): coefficients less a constant, and that constant.
+    def shifted(self, weights: Tensor) -> tuple[Coefficients, Coefficients]:
+        """On entries that sum to 1 along the last axis (not linked): coefficients less a constant, and that constant
+        as coefficients on the sums.
 
         The constant is the weighted median of the coefficients, which makes `sum_j w_j |A_j - a|` least.
         """
-        lead = 2 + len(self.rows)
         values, order = self.tensor.sort(dim=-1)
         # weights [instance, *N] -> [1, instance, 1.., *N], cut to the window of rows on linked axes
         names = LETTERS[: len(self.node)]
@@ -283,10 +283,7 @@ class Coefficients:
         reached = w.gather(-1, order).cumsum(dim=-1)
         at = (reached < reached[..., -1:] / 2).sum(dim=-1, keepdim=True).clamp(max=order.shape[-1] - 1)
         median = values.expand(w.shape).gather(-1, at)
-        rest = replace(self, tensor=median, node=(*self.node[:-1], 1))
-        ones = self.tensor.new_ones(1, *self.node[:-1], 1)
-        assert self.tensor.dim() == lead + len(self.node)
-        return replace(self, tensor=self.tensor - median), rest.contract(ones)
+        return replace(self, tensor=self.tensor - median), replace(self, tensor=median, node=(*self.node[:-1], 1))
 
     def centered(self) -> Coefficients:
         """Through `x - mean(x)` on the last axis, which is not linked: the map is its own transpose."""

@@ -279,7 +279,8 @@ class Engine:
             parts = [_merged(parts)]
         if shift and node.op.simplex and self.style.simplex and parts[0].linked(len(node.shape) - 1) is None:
             shifted, constant = parts[0].shifted(self._gap(node))
-            parts, offset = [shifted], offset + constant
+            ones = self.ball.centre.new_ones((1, *constant.node))
+            parts, offset = [shifted], _apply(offset, constant, ones, self._slack(node, ones), "")
         for part in parts:
             pulled = node.op.pull(part, shapes)
             if pulled is None or (self.rounding and not isinstance(node.op, Movement)):

@@ -2,16 +2,15 @@
 
 python benchmarks/recipes.py --data-dir DATA sst-1 sst-2 path/to/folder ...
 
-The radius is the mean over every word of the same few test sentences: of each class the first of at most `--longest`
-tokens that all of the given models classify correctly. Attention scores are those of the first 300 dev sentences, layer
-by layer.
+The radius is the mean over every word of ten test sentences of at most 16 tokens: of each class the first five that all
+24 models of the first comparison classified correctly. A model that gets one wrong is measured on the others, and the
+table says so. Attention scores are those of the first 300 dev sentences, layer by layer.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -19,31 +18,29 @@ from statistics import fmean
 import torch
 
 import certiformer as cf
-from certiformer.data import Dataset, load_data
-from certiformer.data.readers import Example
+from certiformer.bounds import Relaxation
+from certiformer.data import Dataset, Example, load_data
 from certiformer.inputs import prepare
 from certiformer.training import evaluate
 
-SCORED = 300
+SCORED = 300  # dev sentences whose attention scores are looked at
+SENTENCES = (
+    (1, "offers that rare combination of entertainment and education ."),
+    (1, "take care of my cat offers a refreshingly different slice of asian cinema ."),
+    (1, "what really surprises about wisegirls is its low-key quality and genuine tenderness ."),
+    (1, "one of the greatest family-oriented , fantasy-adventure movies ever ."),
+    (1, "a masterpiece four years in the making ."),
+    (0, "is this progress ?"),
+    (0, "you might not buy the ideas ."),
+    (0, "hey , who else needs a shower ?"),
+    (0, "still , i 'm not quite sure what the point is ..."),
+    (0, "do n't expect any surprises in this checklist of teamwork cliches ..."),
+)
 
 
-def ids_of(model: cf.Model, example: Example) -> list[int]:
-    """The ids of an example, [CLS] and [SEP] included."""
-    assert model.tokenizer is not None
-    return list(model.tokenizer.encode(" ".join(example.words)).ids)
-
-
-def common(models: Sequence[cf.Model], data: Dataset, *, count: int, longest: int) -> list[Example]:
-    """Of each class the first examples that are short enough and that every model gets right."""
-    chosen: list[Example] = []
-    left = dict.fromkeys(range(len(data.labels)), count // len(data.labels))
-    for example in data.test:
-        if not left[example.label] or len(example.words) + 2 > longest:
-            continue
-        if all(prepare(model, ids_of(model, example)).label == example.label for model in models):
-            chosen.append(example)
-            left[example.label] -= 1
-    return chosen
+def right(model: cf.Model) -> list[str]:
+    """The sentences that a model classifies correctly."""
+    return [text for label, text in SENTENCES if prepare(model, text).label == label]
 
 
 def scores(model: cf.Model, examples: Sequence[Example]) -> list[torch.Tensor]:
@@ -51,31 +48,26 @@ def scores(model: cf.Model, examples: Sequence[Example]) -> list[torch.Tensor]:
     layers: list[list[torch.Tensor]] = []
     for example in examples:
         seen: list[torch.Tensor] = []
+        ids = prepare(model, " ".join(example.words)).ids
         assert model.embed is not None
         with torch.no_grad():
-            model.module(model.embed(torch.tensor([ids_of(model, example)])), None, seen)
+            model.module(model.embed(torch.tensor([ids])), None, seen)
         layers = layers or [[] for _ in seen]
         for layer, values in zip(layers, seen, strict=True):
             layer.append(values.flatten().abs())
     return [torch.cat(layer) for layer in layers]
 
 
-def row(model: cf.Model, name: str, data: Dataset, examples: Sequence[Example], *, norm: str, relaxation: str) -> str:
+def row(model: cf.Model, name: str, data: Dataset, *, norm: str, relaxation: Relaxation) -> str:
     """One line of the table."""
     test = evaluate(model, data.test, device="cpu")
     sizes = scores(model, data.dev[:SCORED])
-    began = time.perf_counter()
-    found = cf.radii(
-        model,
-        [ids_of(model, e) for e in examples],
-        norm=norm,
-        relaxation=relaxation,  # type: ignore[arg-type]
-    )
-    seconds = time.perf_counter() - began
+    chosen = right(model)
+    found = cf.radii(model, chosen, norm=norm, relaxation=relaxation)
     radii = [r for result in found for r in result.radii]
     relative = [r for result in found for r in result.normalized]
     cells = [
-        name,
+        name if len(chosen) == len(SENTENCES) else f"{name} ({len(chosen)} sentences)",
         f"{test:.2%}",
         " ".join(f"{float(s.square().mean().sqrt()):.2f}" for s in sizes),
         " ".join(f"{float(s.max()):.2f}" for s in sizes),
@@ -83,7 +75,6 @@ def row(model: cf.Model, name: str, data: Dataset, examples: Sequence[Example], 
         f"{fmean(radii):.4f}",
         f"{fmean(relative):.3f}",
         f"{min(radii):.4f}",
-        f"{seconds:.0f} s",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -93,20 +84,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="+", help="bundled names or model folders")
     parser.add_argument("--data-dir", help="folder with the data; default: CERTIFORMER_DATA, else a download")
     parser.add_argument("--norm", default="2", help="1, 2 or inf")
-    parser.add_argument("--relaxation", default="paper", help="paper or tight")
-    parser.add_argument("--sentences", type=int, default=10, help="how many, half of each class")
-    parser.add_argument("--longest", type=int, default=16, help="tokens, [CLS] and [SEP] included")
+    parser.add_argument("--relaxation", default="paper", choices=("paper", "tight"))
     options = parser.parse_args(arguments)
     try:
         data = load_data("sst", data_dir=options.data_dir)
         opened = [(Path(name).name, cf.load(name)) for name in options.models]
-        examples = common([m for _, m in opened], data, count=options.sentences, longest=options.longest)
-        for example in examples:
-            print(f"<!-- {example.label} {' '.join(example.words)} -->")
-        print("| model | test | score rms | score max | margin | radius | relative | smallest | time |")
-        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        print("| model | test | score rms | score max | margin | radius | relative | smallest |")
+        print("|---|---|---|---|---|---|---|---|", flush=True)
         for name, model in opened:
-            print(row(model, name, data, examples, norm=options.norm, relaxation=options.relaxation), flush=True)
+            print(row(model, name, data, norm=options.norm, relaxation=options.relaxation), flush=True)
     except cf.CertiformerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

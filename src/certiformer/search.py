@@ -182,7 +182,7 @@ def _result(
     return RadiusResult(
         positions=tuple(sets),
         radii=tuple(found),
-        normalized=tuple(r / min(norms[i] for i in s) if r else 0.0 for r, s in zip(found, sets, strict=True)),
+        normalized=tuple(_over(r, min(norms[i] for i in s)) for r, s in zip(found, sets, strict=True)),
         tokens=prepared.tokens,
         label=prepared.label,
         margin=prepared.margin,
@@ -194,6 +194,11 @@ def _result(
         calls=sum(calls) / max(1, len(calls)),
         seconds=seconds,
     )
+
+
+def _over(radius: float, norm: float) -> float:
+    """A radius in units of an embedding's norm; inf for an embedding of zeros, such as a black patch."""
+    return 0.0 if radius == 0 else radius / norm if norm > 0 else math.inf
 
 
 @dataclass

@@ -92,7 +92,9 @@ def draw(pictures: Sequence[Tensor], maps: Sequence[Tensor], titles: Sequence[st
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, len(pictures), figsize=(2.2 * len(pictures), 4.6), squeeze=False)
+    figure, axes = pyplot.subplots(
+        2, len(pictures), layout="constrained", figsize=(2.4 * len(pictures) + 0.6, 4.6), squeeze=False
+    )
     top = max(float(m.max()) for m in maps)
     shown: Any = None
     for column, (picture, radii, title) in enumerate(zip(pictures, maps, titles, strict=True)):
@@ -111,13 +113,13 @@ def draw(pictures: Sequence[Tensor], maps: Sequence[Tensor], titles: Sequence[st
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=None, help="write the picture here (needs matplotlib)")
-    parser.add_argument("--count", type=int, default=4, help="how many digits to certify")
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--width", type=int, default=24)
+    parser.add_argument("--count", type=int, default=3, help="how many digits to certify")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--layers", type=int, default=1)
+    parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--method", default="backward-forward", help="backward proves more and takes longer")
     parser.add_argument("--norm", default="2")
-    parser.add_argument("--tolerance", type=float, default=0.02)
+    parser.add_argument("--tolerance", type=float, default=0.05)
     given = parser.parse_args(arguments)
     torch.manual_seed(0)
     pictures, labels = digits()

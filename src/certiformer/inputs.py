@@ -148,7 +148,8 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
     where = torch.device(device) if device is not None else _where(model)
     key = ("cast", dtype, str(where))
-    if key not in model.cache:
+    weights = _fingerprint(model)
+    if key not in model.cache or model.cache.get(("weights", key)) != weights:
         try:
             copy = model.to(device=where, dtype=dtype)
         except (RuntimeError, AssertionError) as error:
@@ -157,8 +158,22 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         if isinstance(copy.embed, nn.Module):
             copy.embed.eval().requires_grad_(False)
         copy.cache[key] = copy
+        copy.cache["weights", key] = _fingerprint(copy)
         model.cache[key] = copy
+        model.cache["weights", key] = weights
     return cast(Model, model.cache[key])
+
+
+def _fingerprint(model: Model) -> tuple[float, ...]:
+    """Sums over all weights, so that a model that was changed in place is not taken for what it was."""
+    halves = [model.module, *([model.embed] if isinstance(model.embed, nn.Module) else [])]
+    sums: list[float] = []
+    for half in halves:
+        for t in itertools.chain(half.parameters(), half.buffers()):
+            if t.is_floating_point() and t.numel():
+                values = t.detach().double()
+                sums += [float(values.sum()), float((values * values).sum())]
+    return tuple(sums)
 
 
 def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:

@@ -337,7 +337,7 @@ def _close(
             progress(len(brackets) - len(todo))
         if not todo:
             break
-        eps = [brackets[i].aim(tolerance, first[i], steepness) for i in todo]
+        eps = _representable(problem, [brackets[i].aim(tolerance, first[i], steepness) for i in todo])
         found = _margin(problem, eps, todo, rounding=False)
         for i, e, m in zip(todo, eps, found, strict=True):
             brackets[i].take(e, m)
@@ -354,6 +354,7 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
     """The radii that hold with rounding accounted for: what was found, or a little less."""
     radii = [b.low for b in brackets]
     verified = [0.0] * len(radii)
+    radii = _representable(problem, radii)
     pending = [i for i, r in enumerate(radii) if r > 0]
     shrink = tolerance / 4
     while pending:
@@ -363,12 +364,18 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
             if m > 0:
                 verified[i] = radii[i]
             else:
-                radii[i] *= 1 - shrink
+                radii[i] = _representable(problem, [radii[i] * (1 - shrink)])[0]
         pending = [i for i in pending if verified[i] == 0.0]
         shrink = min(0.5, shrink * 4)
         if all(radii[i] < tolerance * brackets[i].low for i in pending):
             break
     return verified
+
+
+def _representable(problem: Problem, eps: list[float]) -> list[float]:
+    """Radii as numbers of the problem's precision: what is reported is what was evaluated."""
+    rounded: list[float] = torch.tensor(eps, dtype=problem.centre.dtype).tolist()
+    return rounded
 
 
 def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:
@@ -380,7 +387,7 @@ def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: 
 
 def _first_guess(problem: Problem) -> list[float]:
     """Half of the radius at which the linearised margin vanishes: `margin / (2 sum_k ||gradient_k||_q)`."""
-    from .sets.ball import Ball, dual
+    from .sets.ball import Ball, dual, norm
 
     graph = problem.compiled.graph
     chosen = list(range(len(problem)))
@@ -394,7 +401,7 @@ def _first_guess(problem: Problem) -> list[float]:
             margins = (problem.rows(part) * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2).amin(dim=1)
             (gradient,) = torch.autograd.grad(margins.sum(), x)
         blocks = torch.einsum("zund,ztn->ztd", gradient, ball.hot)
-        slope = torch.linalg.vector_norm(blocks, ord=dual(problem.p), dim=-1).sum(dim=-1)
+        slope = norm(blocks, dual(problem.p), dim=-1).sum(dim=-1)
         guesses += _ratio(margins.detach(), slope).tolist()
     return guesses
 

@@ -253,6 +253,8 @@ def _enumerate(prepared: Prepared, ids: dict[int, list[int]]) -> tuple[float, Co
         embeddings = embed_ids(prepared.model, table, dtype=torch.float64)
         with torch.no_grad():
             logits = prepared.model.module(embeddings)
+        if not bool(torch.isfinite(logits).all()):
+            return -math.inf, None
         found = margins(logits, prepared.label)
         k = int(found.argmin())
         if float(found[k]) <= 0:
@@ -263,8 +265,8 @@ def _enumerate(prepared: Prepared, ids: dict[int, list[int]]) -> tuple[float, Co
             return float(found[k]), Counterexample(
                 tuple(ids), distance, int(logits[k].argmax()), embeddings[k : k + 1], words
             )
-        # a forward pass in float64 is off by far less than this
-        least = min(least, float(found[k]) - 1e-9 * (1 + float(logits.abs().max())))
+        # an allowance for the rounding of a forward pass in float64, which is far less
+        least = min(least, float(found[k]) - 1e-6 * (1 + float(logits.abs().max())))
     return least, None
 
 

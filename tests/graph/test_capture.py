@@ -92,3 +92,38 @@ def test_constants_fold_and_shapes_move() -> None:
     x = torch.randn(4, 1, 3, 4, dtype=torch.float64)
     expected = torch.stack([module(v) for v in x])
     torch.testing.assert_close(graph.values(x)[-1], expected)
+
+
+class Cast(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        whole = (x[:, 0, :1] * 0.4).to(torch.int64).to(x.dtype)
+        z = torch.relu(0.9 - torch.relu(x[:, 0, :1] * 0.4 - whole))
+        return torch.cat([z - 0.2, 0 * z], 1)
+
+
+class Noise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, 0, :2] + 1e-6 * torch.rand(1, 2, dtype=x.dtype)
+
+
+class Hidden(nn.Module):
+    """Depends on something besides its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x[:, 0, :2] * float(self.calls)
+
+
+@pytest.mark.parametrize(("module", "says"), [(Cast(), "int64"), (Noise(), "random numbers")])
+def test_what_only_looks_the_same_on_an_example_is_refused(module: nn.Module, says: str) -> None:
+    with pytest.raises(UnsupportedError, match=says):
+        capture(module, torch.full((1, 2, 2), 1e-5, dtype=torch.float64))
+
+
+def test_a_module_with_a_memory_is_refused() -> None:
+    with pytest.raises(ModelError, match="depend on more than its input"):
+        capture(Hidden(), torch.ones(1, 2, 2, dtype=torch.float64))

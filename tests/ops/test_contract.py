@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import pytest
 import torch
@@ -233,3 +234,25 @@ def test_normalize_uses_a_distance(rho: float) -> None:
         assert (y >= lower).all()
         assert (y <= upper).all()
         assert (torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1) <= planes.remainder).all()
+
+
+@pytest.mark.parametrize("name", ["reciprocal", "rsqrt"])
+@pytest.mark.parametrize(("low", "high"), [(1e150, 1e155), (1e160, 3e160), (1e220, 3e220)])
+def test_tangents_that_underflow_stay_below(name: str, low: float, high: float) -> None:
+    op, _ = next(REGISTRY[name].examples())
+    l = torch.full((1, 1, 1), low, dtype=torch.float64)
+    planes = op.planes(Box(l, l * (high / low)))
+    for t in torch.linspace(0, 1, 50, dtype=torch.float64):
+        x = l * (1 + t * (high / low - 1))
+        below, above, _ = evaluate_one(planes, x)
+        assert (below <= op.forward(x)).all()
+        assert (above >= op.forward(x)).all()
+
+
+def test_intervals_count_the_bias_and_the_cancellation() -> None:
+    third = torch.tensor([[[1 / 3]]], dtype=torch.float64)
+    big = torch.tensor([1e10], dtype=torch.float64)
+    op = REGISTRY["linear"](torch.ones(1, 1, dtype=torch.float64), big)  # type: ignore[call-arg]
+    box = op.interval(Box(third, third))
+    exact = Fraction(1e10) + Fraction(1 / 3)
+    assert Fraction(float(box.lower)) <= exact <= Fraction(float(box.upper))

@@ -7,15 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-from ..sets import dual
+from ..sets import dual, norm
 
 _TINY = 1e-30  # guards a division whose result is multiplied by zero; smaller than any gradient that matters
 
 
 def lengths(x: Tensor, p: float) -> Tensor:
     """The p-norm of every block: `[..., d]` -> `[...]`."""
-    norms: Tensor = torch.linalg.vector_norm(x, ord=p, dim=-1)
-    return norms
+    return norm(x, p, dim=-1)
 
 
 def dual_lengths(gradient: Tensor, p: float) -> Tensor:

@@ -21,7 +21,7 @@ from ..ops.movement import Expand, Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope, with_sides
 from .memory import Windows
-from .rounding import SLACK, gamma, load, terms
+from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
 
 Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
 
@@ -193,7 +193,8 @@ class Engine:
             offsets.append(offset)
         self.footprints[node.index] = math.ceil(windows.per_slice / instances)
         function, offset = windows.joined(functions, 3), windows.joined(offsets, 2)
-        box, floor = self._concretize(function, offset, node), self.graph.floors[node.index]
+        box = self._concretize(function, offset, node)
+        floor = rounded_down(self.graph.floors[node.index], box.lower)
         return Box(box.lower.clamp(min=floor), box.upper), self._form(function, offset)
 
     def margins(self, rows: Tensor) -> Box:
@@ -214,7 +215,7 @@ class Engine:
         low, high = self.ball.extremes(function)
         lower, upper = offset[0] + low[0], offset[-1] + high[-1]
         if self.rounding:
-            slack = self.ball.reach(function) * gamma(lower, self.ball.dimension + SLACK)
+            slack = self.ball.reach(function) * gamma(lower, self.ball.dimension + SLACK) + UNDERFLOW * tiny(lower)
             lower, upper = lower - slack[0], upper + slack[-1]
         good = (torch.isfinite(lower) & torch.isfinite(upper)).flatten(1).all(dim=1)
         if not bool(good.all()):

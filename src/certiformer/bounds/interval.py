@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from ..ops.base import Box
 from ..ops.movement import Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope
-from .rounding import SLACK, gamma
+from .rounding import SLACK, gamma, load, rounded_down
 
 
 def interval_margins(
@@ -31,7 +33,7 @@ def interval_margins(
                 if valid is not None:
                     _note(reasons, valid, f"{node} is not defined on the whole range of its input")
             box = node.op.interval(*inputs)
-            box = Box(box.lower.clamp(min=graph.floors[node.index]), box.upper)
+            box = Box(box.lower.clamp(min=rounded_down(graph.floors[node.index], box.lower)), box.upper)
             good = (torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1)
             if not bool(good.all()):
                 _note(reasons, good, f"the bounds of {node} overflow")
@@ -45,18 +47,23 @@ def _last(graph: Graph, boxes: list[Box], rows: Tensor) -> Box:
     """The rows through the affine ops at the end of the graph, then over the box of what they start from."""
     node = graph.output
     a = Coefficients.matrix(rows, node.shape)
-    offset, steps = rows.new_zeros(()), 0
+    offset, slack = rows.new_zeros(()), rows.new_zeros(())
     while node.op.exact and len(node.inputs) == 1 and not isinstance(node.op, (Movement, Input)):
         (parent,) = graph.parents(node)
         planes = node.op.planes(boxes[parent.index])
+        box = boxes[parent.index]
+        size = load(planes, 0, torch.maximum(box.lower.abs(), box.upper.abs()))
         if planes.lower is not None:
             offset = offset + a.contract(planes.lower.expand(-1, *node.shape))[0]
+            size = size + planes.lower.abs()
+        terms = math.prod(node.shape) + math.prod(parent.shape) + len(graph.nodes) + SLACK
+        slack = slack + a.contract_abs(size.expand(size.shape[0], *node.shape))[0] * gamma(size, terms)
         a = a.pull(planes, 0, parent.shape, SplitSlope.of(planes.slopes[0]))
-        node, steps = parent, steps + 1
+        node = parent
     box = boxes[node.index]
     middle, spread = a.contract(box.centre)[0] + offset, a.contract_abs(box.radius)[0]
     size = a.contract_abs(box.centre.abs() + box.radius)[0] + offset.abs()
-    slack = size * gamma(size, sum(n.op.exact for n in graph.nodes) + box.lower[0].numel() * (1 + steps) + SLACK)
+    slack = slack + size * gamma(size, len(graph.nodes) + box.lower[0].numel() + SLACK)
     return Box(middle - spread - slack, middle + spread + slack)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..graph import Graph, by_differences, by_parts, capture, narrowed
+from ..graph import Graph, agree, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
 from ..sets import Ball, Perturbation
@@ -47,9 +47,11 @@ def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
     key = ("graph", size, relaxation)
     if key not in model.cache:
         rewrite = by_parts if relaxation == "paper" else by_differences
-        model.cache[key] = rewrite(model.cache["graph", size], example[None])
-    graph: Graph = model.cache[key]
-    return graph
+        graph = rewrite(model.cache["graph", size], example[None])
+        agree(graph, model.module, example)
+        model.cache[key] = graph
+    found: Graph = model.cache[key]
+    return found
 
 
 def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> Compiled:

@@ -18,6 +18,21 @@ from ..ops.base import INSTANCE_NAME, Planes, Shape, Slope, ulp
 SLACK = 24.0  # operations per entry besides the contraction itself: splitting slopes, joining paths
 
 
+UNDERFLOW = 2.0**60  # products that may have been lost below the smallest normal number, each by less than that
+
+
+def tiny(like: Tensor) -> float:
+    """The smallest normal number of a precision."""
+    return float(torch.finfo(like.dtype).tiny)
+
+
+def rounded_down(x: float, like: Tensor) -> float:
+    """The largest number of a precision that is not above x."""
+    near = torch.tensor(x, dtype=like.dtype)
+    down = near if float(near) <= x else torch.nextafter(near, torch.tensor(-math.inf, dtype=like.dtype))
+    return float(down)
+
+
 def gamma(like: Tensor, terms: float) -> float:
     """`k u / (1 - k u)`, doubled, since the error term is itself computed with rounding."""
     k = terms * ulp(like)

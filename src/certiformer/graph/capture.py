@@ -19,7 +19,7 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
     """The graph of `module` on inputs shaped like `example` `[1, ...]`, in the precision of `example`.
 
     The batch axis of the module is kept at 1 and belongs to a node's shape; instances have an axis of their own in
-    front, so no rule about batches is needed. The graph is checked against the module on the example.
+    front, so no rule about batches is needed. The graph is checked against the module at the example and around it.
     """
     module = module.eval()
     program = _export(module, example)
@@ -31,14 +31,27 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
         if not isinstance(output, Ref) or not builder.nodes[output.index].perturbed:
             raise ModelError(f"the output of {type(module).__name__} does not depend on the embeddings")
         graph = builder.graph(output)
-        expected, found = module(example), builder.values[output.index][0]
-        scale = expected.abs().max().clamp(min=1)
-        if found.shape != expected.shape or not bool(((found - expected).abs().max() / scale) < 1e-4):
-            raise ModelError(
-                f"the captured graph of {type(module).__name__} does not reproduce the module on an example "
-                f"({_numbers(found)} instead of {_numbers(expected)}); please report this model"
-            )
+        agree(graph, module, example)
     return graph
+
+
+def agree(graph: Graph, module: nn.Module, example: Tensor) -> None:
+    """Check that a graph computes what the module does, at an example and at points around it, near and far."""
+    generator = torch.Generator().manual_seed(0)
+    size = float(example.std()) if example.numel() > 1 else 1.0
+    with torch.no_grad():
+        for distance in (0.0, 0.1, 1.0, 10.0):
+            noise = torch.randn(example.shape, generator=generator, dtype=torch.float64).to(example)
+            x = example + distance * (size or 1.0) * noise
+            expected, found = module(x), graph.values(x[None], graph.values(example[None]))[-1][0]
+            if distance and not bool(torch.isfinite(found).all() and torch.isfinite(expected).all()):
+                continue  # so far out that numbers overflow: nothing to compare
+            scale = expected.abs().max().clamp(min=1)
+            if found.shape != expected.shape or not bool(((found - expected).abs().max() / scale) < 1e-4):
+                raise ModelError(
+                    f"the captured graph of {type(module).__name__} does not reproduce the module "
+                    f"({_numbers(found)} instead of {_numbers(expected)}): does it depend on more than its input?"
+                )
 
 
 def _numbers(x: Tensor) -> str:
@@ -96,7 +109,12 @@ def _step(node: Any, env: dict[Any, Any], builder: Builder, table: dict[str, Any
             return builder.standin()
         return args[0][args[1]]
     if not _touches(args, builder) and not _touches(tuple(kwargs.values()), builder):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            return builder.unsupported("random numbers")
         return node.target(*args, **kwargs)  # constants fold
+    value = node.meta.get("val")
+    if isinstance(value, Tensor) and value.dtype not in (torch.float32, torch.float64):
+        return builder.unsupported(f"a result of type {str(value.dtype).removeprefix('torch.')}")
     if builder.target not in table:
         hint = nearest(builder.target, table)
         return builder.unsupported(f"not supported; {hint}" if hint else "not supported")

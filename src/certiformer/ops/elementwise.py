@@ -112,11 +112,15 @@ class Convex(Elementwise):
         middle = l / 2 + u / 2
         d = torch.minimum(torch.maximum(self.tangent_point(l, u), l), u)
         tangent = self.derivative(d)
+        # a slope that underflows is 0; then, and for any other, the line must also pass the ends
+        tangent = torch.where(tangent.abs() > 1e6 * torch.finfo(l.dtype).tiny, tangent, torch.zeros_like(tangent))
         touch = self.function(d) - tangent * d
         slope = chord(l, u, fl, fu, self.derivative(middle))
         if self.concave:
-            return slope, torch.minimum(fl - slope * l, fu - slope * u), tangent, touch
-        return tangent, touch, slope, torch.maximum(fl - slope * l, fu - slope * u)
+            above = torch.maximum(touch, torch.maximum(fl - tangent * l, fu - tangent * u))
+            return slope, torch.minimum(fl - slope * l, fu - slope * u), tangent, above
+        below = torch.minimum(touch, torch.minimum(fl - tangent * l, fu - tangent * u))
+        return tangent, below, slope, torch.maximum(fl - slope * l, fu - slope * u)
 
 
 @register

@@ -53,6 +53,8 @@ class Linear(Affine):
         middle = self.forward(c)
         spread = r @ self.weight.abs().T
         size = c.abs() @ self.weight.abs().T + spread
+        if self.bias is not None:
+            size = size + self.bias.abs()
         return Box(*outward(middle - spread, middle + spread, size, ulps=self.weight.shape[1] + 4))
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
@@ -99,7 +101,8 @@ class Add(Affine):
         a, b = boxes
         low, high = (b.lower, b.upper) if self.sign > 0 else (b.upper, b.lower)
         lower, upper = self.forward(a.lower, low), self.forward(a.upper, high)
-        return Box(*outward(lower, upper, torch.maximum(lower.abs(), upper.abs()), ulps=1 + abs(self.sign)))
+        sizes = align(torch.maximum(a.lower.abs(), a.upper.abs()), torch.maximum(b.lower.abs(), b.upper.abs()))
+        return Box(*outward(lower, upper, sizes[0] + abs(self.sign) * sizes[1], ulps=2))
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return self, tuple(shared_axis(axis, output, s) for s in inputs)

@@ -15,7 +15,6 @@ from .elementwise import Reciprocal, Sqrt, Square
 from .linear import Shift, Sum
 from .product import Multiply
 
-
 HUGE = 1e30  # in the place of a remainder that is not known
 
 

@@ -162,6 +162,8 @@ class MatMul(Op):
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if "addmm" in build.target:
             bias, x, y = args
+            if kwargs.get("beta", 1) != 1 or kwargs.get("alpha", 1) != 1:
+                return build.unsupported("addmm with factors")
             return build.call("aten.add.Tensor", cls.lower_pair(build, x, y), bias)
         return cls.lower_pair(build, *args[:2])
 

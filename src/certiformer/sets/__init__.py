@@ -5,7 +5,7 @@ from typing import Protocol
 from torch import Tensor
 
 from ..ops.base import Box
-from .ball import Ball, dual
+from .ball import Ball, dual, norm
 from .choices import Choices
 
 
@@ -33,4 +33,4 @@ class Perturbation(Protocol):
     def box(self) -> Box: ...
 
 
-__all__ = ["Ball", "Choices", "Perturbation", "dual"]
+__all__ = ["Ball", "Choices", "Perturbation", "dual", "norm"]

@@ -18,6 +18,19 @@ def dual(p: float) -> float:
     return 1.0 if math.isinf(p) else p / (p - 1)
 
 
+def norm(x: Tensor, q: float, dim: int) -> Tensor:
+    """`||x||_q`, scaled by the largest entry: `|x|^q` would underflow for large q, and a norm must not be too small."""
+    largest = x.abs().amax(dim=dim, keepdim=True)
+    if math.isinf(q):
+        return largest.squeeze(dim)
+    if q == 1 or (q == 2 and x.dtype == torch.float64):
+        size = torch.linalg.vector_norm(x, ord=q, dim=dim)
+    else:
+        scale = torch.where(largest > 0, largest, torch.ones_like(largest))
+        size = torch.linalg.vector_norm(x / scale, ord=q, dim=dim) * scale.squeeze(dim)
+    return torch.maximum(size, largest.squeeze(dim))
+
+
 def blocks_of(function: Tensor, hot: Tensor) -> Tensor:
     """Linear functions `[side, instance, m, *rows]` by block: `[side, instance, t, d, *rows]`."""
     return function.reshape(*function.shape[:2], hot.shape[1], -1, *function.shape[3:])
@@ -77,7 +90,7 @@ class Ball:
     def spread(self, function: Tensor) -> Tensor:
         """`sum_k eps_k ||A_k||_q` for linear functions `[side, instance, t, d..., *rows]` given as `[.., m, *rows]`."""
         blocks = blocks_of(function, self.hot)
-        norms = torch.linalg.vector_norm(blocks, ord=dual(self.p), dim=3)  # [side, instance, t, *rows]
+        norms = norm(blocks, dual(self.p), dim=3)  # [side, instance, t, *rows]
         eps = self.eps.reshape(1, *self.eps.shape, *(1,) * (norms.dim() - 3))
         total: Tensor = (norms * eps).sum(dim=2)
         return total

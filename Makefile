@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 JOBS ?= 2
 
@@ -13,6 +14,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV), once; this takes a minute or two."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) torch
+	@$(PIP) --editable .
+	@touch $@
+
+$(TOOLS): $(STAMP)
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
@@ -20,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py
 
-lint: $(STAMP)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -29,7 +34,7 @@ lint: $(STAMP)
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS)
 
-slow: $(STAMP)
+slow: $(TOOLS)
 	$(BIN)/python -m pytest -q -m slow
 
 # what is generated: the table of operations, and the output that the README shows

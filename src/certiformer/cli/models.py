@@ -10,6 +10,7 @@ def models() -> None:
 
     Example: [bold]certiformer models[/bold]
     """
+    from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
@@ -19,11 +20,11 @@ def models() -> None:
     if not found:
         typer.echo(f"no bundled models in this installation; expected {', '.join(BUNDLED)}", err=True)
         raise typer.Exit(2)
-    table = Table("model", "layers", "width", "LayerNorm", "vocabulary", "data", "dev", "test", "size")
+    table = Table("model", "layers", "width", "norm", "words", "data", "dev", "test", "size", box=SIMPLE)
     for model in found:
         facts = model.facts
         table.add_row(
-            model.name + (" (default)" if model.name == DEFAULT else ""),
+            model.name + (" *" if model.name == DEFAULT else ""),
             str(facts["num_hidden_layers"]),
             str(facts["hidden_size"]),
             facts["layer_norm"],
@@ -33,7 +34,9 @@ def models() -> None:
             _share(facts.get("test_accuracy")),
             f"{facts['bytes'] / 2**20:.2f} MB",
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print(f" * the default. Accuracy on the {found[0].facts.get('data', 'training')} dev and test sets.")
 
 
 def _share(value: float | None) -> str:

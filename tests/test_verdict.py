@@ -172,3 +172,12 @@ def test_the_reported_radius_is_the_one_that_was_proved_in_single_precision() ->
             relaxation="tight",
         ).certified
     )
+
+
+def test_weights_that_only_changed_places_are_noticed() -> None:
+    changed = random_model(seed=3)
+    before = cf.radius(changed, IDS, positions=[1])
+    weight = changed.module.classifier.weight
+    assert isinstance(weight, Tensor)
+    weight.data.copy_(weight.data.flip(0))
+    assert cf.radius(changed, IDS, positions=[1]).radii != before.radii

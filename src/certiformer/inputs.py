@@ -171,8 +171,9 @@ def _fingerprint(model: Model) -> tuple[float, ...]:
     for half in halves:
         for t in itertools.chain(half.parameters(), half.buffers()):
             if t.is_floating_point() and t.numel():
-                values = t.detach().double()
-                sums += [float(values.sum()), float((values * values).sum())]
+                values = t.detach().double().flatten()
+                order = torch.linspace(1, 2, values.numel(), dtype=torch.float64, device=values.device)
+                sums += [float(values.sum()), float(values @ values), float(values @ order)]
     return tuple(sums)
 
 

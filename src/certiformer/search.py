@@ -332,14 +332,14 @@ def _close(
         return [i for i in active if not brackets[i].closed(tolerance) and brackets[i].low < FAR * scale]
 
     for _ in range(MOST_STEPS):
-        todo = pending()
+        remaining = pending()
         if progress is not None:
-            progress(len(brackets) - len(todo))
-        if not todo:
+            progress(len(brackets) - len(remaining))
+        if not remaining:
             break
-        eps = _representable(problem, [brackets[i].aim(tolerance, first[i], steepness) for i in todo])
-        found = _margin(problem, eps, todo, rounding=False)
-        for i, e, m in zip(todo, eps, found, strict=True):
+        eps = _representable(problem, [brackets[i].aim(tolerance, first[i], steepness) for i in remaining])
+        found = _margin(problem, eps, remaining, rounding=False)
+        for i, e, m in zip(remaining, eps, found, strict=True):
             brackets[i].take(e, m)
             calls[i] += 1
 

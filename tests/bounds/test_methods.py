@@ -133,3 +133,31 @@ def test_outputs_that_are_not_classes_are_refused() -> None:
 
     with pytest.raises(cf.ModelError, match="classes"):
         cf.bounds(Model(Wrong()), torch.randn(3, 4), eps=0.1, positions=[0])
+
+
+def test_a_nan_that_an_op_would_not_notice_ends_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nan < 0` and `nan > 0` are both false, which to a ReLU looks like a box on one side."""
+    from certiformer.bounds.engine import Engine
+    from certiformer.bounds.problem import Problem
+    from certiformer.ops import Box
+
+    prepared = prepare(random_model(layers=1, scale=0.3), IDS)
+    problem = Problem.of([(prepared, (1,)), (prepared, (2,))], p=2.0, method="backward", relaxation="tight")
+    graph = problem.compiled.graph
+    relu = next(n for n in graph.nodes if n.op.name == "relu")
+    honest = Engine._box
+
+    def broken(self: Engine, node: Any) -> Box:
+        box = honest(self, node)
+        if node.index == relu.inputs[0]:
+            box.lower[0] = math.nan
+        return box
+
+    eps = torch.full((2,), 1e-6, dtype=torch.float64)
+    assert (problem.margins(eps).lower > 0).all()
+    monkeypatch.setattr(Engine, "_box", broken)
+    found = problem.margins(eps)
+    assert found.lower[0].tolist() == [-math.inf, -math.inf]
+    assert found.reasons[0] is not None
+    assert "not numbers" in found.reasons[0]
+    assert (found.lower[1] > 0).all()

@@ -90,6 +90,7 @@ class Engine:
     parameters: Parameters = field(default_factory=dict)  # of the planes; the usual ones where there are none
     boxes: dict[int, Box] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
+    checked: set[int] = field(default_factory=set)  # nodes whose boxes were looked through for NaN
     ready: dict[int, Ready] = field(default_factory=dict)
     sizes: dict[int, Tensor] = field(default_factory=dict)
     footprints: dict[int, int] = field(default_factory=dict)  # entries per slice and instance, node by node
@@ -109,7 +110,19 @@ class Engine:
         """Numbers that enclose every entry of a node."""
         if node.index not in self.boxes:
             self.boxes[node.index] = self._box(node)
+        if node.index not in self.checked:
+            self.boxes[node.index] = self._without_nan(node, self.boxes[node.index])
+            self.checked.add(node.index)
         return self.boxes[node.index]
+
+    def _without_nan(self, node: Node, box: Box) -> Box:
+        """A NaN compares false with everything, so an op would not notice it: the instance ends here."""
+        good = ~(torch.isnan(box.lower) | torch.isnan(box.upper)).flatten(1).any(dim=1)
+        if bool(good.all()):
+            return box
+        self.fail(good, f"the bounds of {node} are not numbers")
+        keep = good.reshape(-1, *(1,) * (box.lower.dim() - 1))
+        return Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
 
     def _box(self, node: Node) -> Box:
         if not node.perturbed:

@@ -25,6 +25,7 @@ from .models.model import Model
 
 MOST_STEPS = 60
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
+START = 0.15  # where to begin, in units of the radius at which the linearised margin vanishes
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
 
@@ -206,10 +207,12 @@ class Bracket:
     """What is known of one instance: proved at `low`, not proved at `high`, and the margins seen on the way."""
 
     rest: float  # the margin at radius 0
+    slope: float = math.nan  # and how it falls there
     low: float = 0.0
     high: float = math.inf
     seen: list[tuple[float, float]] = field(default_factory=list)  # radius, margin: all but those that collapsed
     stalled: int = 0
+    cliff: bool = False  # whether the margin at `high` is far below zero
 
     def take(self, eps: float, margin: float) -> None:
         """Enter an evaluation."""
@@ -218,6 +221,7 @@ class Bracket:
             self.low = eps
         else:
             self.high = eps
+            self.cliff = margin < -0.2 * self.rest
         if margin > -3 * self.rest:  # further down the relaxation collapses and its slope says nothing
             self.seen.append((eps, margin))
         if math.isfinite(width):
@@ -226,8 +230,8 @@ class Bracket:
     def closed(self, tolerance: float) -> bool:
         return math.isfinite(self.high) and self.high - self.low <= tolerance * self.high
 
-    def aim(self, tolerance: float, first: float, steepness: float) -> float:
-        """Where to evaluate next. `steepness` is `-radius margin'(radius) / rest` as seen on another instance."""
+    def aim(self, tolerance: float, first: float) -> float:
+        """Where to evaluate next."""
         if not self.seen:  # nothing that helps: the first guess, or down by a factor
             if math.isinf(self.high):
                 return first
@@ -235,36 +239,47 @@ class Bracket:
         if self.stalled >= 2:
             self.stalled = 0
             return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
-        root = self._root(steepness)
+        root = self._root()
         if math.isinf(self.high):
             nudge = 0.35 * tolerance * self.low
             return min(max(root, self.low) + nudge, 8 * self.low)
         nudge = 0.35 * tolerance * self.high
         width = self.high - self.low
-        if root > self.high - 0.02 * width and width > 4 * nudge:  # no trace of the cliff before it: halve
+        if root > self.high - 0.02 * width and width > 4 * nudge and self.cliff:  # no trace of it before: halve
             root = self.high - width / 2
         root = max(root, self.low)
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
 
-    def _root(self, steepness: float) -> float:
-        """The root of the parabola through the three evaluations nearest to it, or a step by the known steepness."""
-        points = sorted(self.seen, key=lambda x: abs(x[1]))[:3]
-        (a, fa) = points[0]
-        if len(points) == 1:
-            left = 1 - fa / (steepness * self.rest)
-            return a / left if left > 0.2 else 4 * a
-        (b, fb) = points[1]
-        c, fc = points[2] if len(points) == 3 else (0.0, self.rest)
-        if a == b or fa == fb:
-            return a
-        slope = (fb - fa) / (b - a)  # Newton's form: fa + slope (x - a) + curve (x - a)(x - b)
-        curve = ((fc - fb) / (c - b) - slope) / (c - a) if c not in (a, b) else 0.0
-        secant = a - fa / slope
-        x = secant
-        for _ in range(8):  # the parabola's root next to the secant's
-            x = a - fa / (slope + curve * (x - b)) if slope + curve * (x - b) < 0 else secant
-        return x if x > 0 else secant
+    def _root(self) -> float:
+        """The root of the polynomial through the evaluations nearest to it; at radius 0 value and slope are known."""
+        known = sorted(self.seen, key=lambda x: abs(x[1]))[:3]
+        nodes = [x for x, _ in known]
+        values = [y for _, y in known]
+        if len(known) < 3 and 0.0 not in nodes:
+            nodes, values = [*nodes, 0.0, 0.0], [*values, self.rest, self.rest]
+        if len(set(nodes[: len(known)])) < len(known):
+            return nodes[0]
+        table = list(values)  # divided differences, Newton's form
+        for order in range(1, len(nodes)):
+            for k in range(len(nodes) - 1, order - 1, -1):
+                run = nodes[k] - nodes[k - order]
+                table[k] = (table[k] - table[k - 1]) / run if run else self.slope
+
+        def value(x: float) -> float:
+            total = 0.0
+            for node, coefficient in zip(reversed(nodes), reversed(table), strict=True):
+                total = total * (x - node) + coefficient
+            return total
+
+        # the margin falls: between what is proved and what is not, or a little beyond what is proved
+        low, high = self.low, self.high if math.isfinite(self.high) else 4 * max(self.low, nodes[0])
+        if value(high) > 0:
+            return high
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if value(middle) > 0 else (low, middle)
+        return low
 
 
 def search(
@@ -275,26 +290,14 @@ def search(
     steps: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[list[float], list[int]]:
-    """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each.
-
-    One instance goes ahead; what the linearised margin promises of its radius, and how steep its margin falls there,
-    say where the others should start.
-    """
+    """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
     count = len(problem)
-    brackets = [Bracket(m) for m in rest]
+    linear = _linear(problem)
+    brackets = [Bracket(m, slope=-m / r) for m, r in zip(rest, linear, strict=True)]
+    first = [START * r for r in linear]
     calls = [0] * count
-    first = _first_guess(problem)
     active = [i for i in range(count) if rest[i] > 0]
-    steepness = 2.0
-    if len(active) > 1:
-        pilot = sorted(active, key=lambda i: first[i])[len(active) // 2]
-        _close(problem, brackets, calls, [pilot], first, steepness, tolerance, None)
-        found = brackets[pilot]
-        if found.low > 0:
-            ratio = found.low / first[pilot]
-            first = [f * ratio for f in first]
-            steepness = _steepness(found)
-    _close(problem, brackets, calls, active, first, steepness, tolerance, progress)
+    _close(problem, brackets, calls, active, first, tolerance, progress)
     radii = _verify(problem, brackets, calls, tolerance)
     if steps > 0 and active:
         radii = _tuned(problem, rest, radii, calls, steps, tolerance)
@@ -308,9 +311,10 @@ def _tuned(
     like = problem.centre
     ahead = torch.tensor([AHEAD * r for r in radii], dtype=like.dtype, device=like.device)
     better = problem.tuned(ahead, steps=steps)
-    brackets = [Bracket(m, low=r) for m, r in zip(rest, radii, strict=True)]
+    slopes = [-m / r for m, r in zip(rest, _linear(problem), strict=True)]
+    brackets = [Bracket(m, s, low=r) for m, s, r in zip(rest, slopes, radii, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    _close(better, brackets, calls, active, [AHEAD * r for r in radii], 2.0, tolerance, None)
+    _close(better, brackets, calls, active, [AHEAD * r for r in radii], tolerance, None)
     found = _verify(better, brackets, calls, tolerance)
     return [max(a, b) for a, b in zip(radii, found, strict=True)]
 
@@ -321,7 +325,6 @@ def _close(
     calls: list[int],
     active: list[int],
     first: list[float],
-    steepness: float,
     tolerance: float,
     progress: Callable[[int], None] | None,
 ) -> None:
@@ -337,17 +340,11 @@ def _close(
             progress(len(brackets) - len(remaining))
         if not remaining:
             break
-        eps = _representable(problem, [brackets[i].aim(tolerance, first[i], steepness) for i in remaining])
+        eps = _representable(problem, [brackets[i].aim(tolerance, first[i]) for i in remaining])
         found = _margin(problem, eps, remaining, rounding=False)
         for i, e, m in zip(remaining, eps, found, strict=True):
             brackets[i].take(e, m)
             calls[i] += 1
-
-
-def _steepness(bracket: Bracket) -> float:
-    """`-radius margin'(radius) / rest`, from the evaluations nearest to the radius."""
-    (a, fa), (b, fb) = (sorted(bracket.seen, key=lambda x: abs(x[1])) + [(0.0, bracket.rest)] * 2)[:2]
-    return max(0.1, -bracket.low * (fb - fa) / (b - a) / bracket.rest) if a != b else 2.0
 
 
 def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:
@@ -385,8 +382,8 @@ def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: 
     return lower
 
 
-def _first_guess(problem: Problem) -> list[float]:
-    """Half of the radius at which the linearised margin vanishes: `margin / (2 sum_k ||gradient_k||_q)`."""
+def _linear(problem: Problem) -> list[float]:
+    """The radius at which the linearised margin vanishes: `margin / sum_k ||gradient_k||_q`."""
     from .sets.ball import Ball, dual, norm
 
     graph = problem.compiled.graph
@@ -408,4 +405,4 @@ def _first_guess(problem: Problem) -> list[float]:
 
 def _ratio(margin: Tensor, slope: Tensor) -> Tensor:
     safe = torch.where(slope > 0, slope, torch.ones_like(slope))
-    return torch.where(slope > 0, margin / (2 * safe), torch.ones_like(margin)).clamp(min=torch.finfo(slope.dtype).tiny)
+    return torch.where(slope > 0, margin / safe, torch.ones_like(margin)).clamp(min=torch.finfo(slope.dtype).tiny)

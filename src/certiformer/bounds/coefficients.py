@@ -183,12 +183,25 @@ class Coefficients:
         for b in range(len(self.node)):
             if b != axis and a.linked(b) is not None:
                 a = a.unlink(b)
+        if a.linked(axis) is None:
+            return a._taken(hot, axis)
         node = LETTERS[: len(a.node)]
         rest = node[:axis] + node[axis + 1 :]
         _, rows = a._names(node)
         return a._einsum(
             a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + rest + rows
         )
+
+    def _taken(self, hot: Tensor, axis: int) -> Tensor:
+        """The entries at the marked positions of an axis; zeros for a block that marks none."""
+        lead = len(self.rows)
+        marked, where = hot.max(dim=2)  # [instance, t]
+        by_position = self.tensor.movedim(2 + lead + axis, 2)  # [side, instance, n, *S, *(N without axis)]
+        instance = torch.arange(hot.shape[0], device=hot.device)[:, None] if by_position.shape[1] > 1 else 0
+        chosen = by_position[:, instance, where]  # [side, instance, t, *S, *(N without axis)]
+        chosen = chosen * marked.reshape(1, *marked.shape, *(1,) * (chosen.dim() - 3))
+        order = [0, 1, 2, *range(3 + lead, chosen.dim()), *range(3, 3 + lead)]
+        return chosen.permute(order)
 
     def _hot(self, hot: Tensor, axis: int) -> Tensor:
         a = self.linked(axis)
@@ -317,7 +330,12 @@ class SplitSlope(NamedTuple):
 
 def with_sides(centre: Tensor, spread: Tensor) -> Tensor:
     """`[centre - spread, centre + spread]` on the side axis, each side with its own values where it has two."""
-    return torch.cat([centre[:1] - spread[:1], centre[-1:] + spread[-1:]], dim=0)
+    if torch.is_grad_enabled():
+        return torch.cat([centre[:1] - spread[:1], centre[-1:] + spread[-1:]], dim=0)
+    out = centre.new_empty(broadcast((2, *centre.shape[1:]), (2, *spread.shape[1:])))
+    torch.sub(centre[0], spread[0], out=out[0])
+    torch.add(centre[-1], spread[-1], out=out[1])
+    return out
 
 
 def _supply(a: Tensor, outputs: str, slope: Slope) -> tuple[Tensor, str]:

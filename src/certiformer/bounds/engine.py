@@ -20,6 +20,7 @@ from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope, with_sides
+from .local import Local, sizes
 from .memory import Windows
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
 
@@ -90,39 +91,52 @@ class Engine:
     parameters: Parameters = field(default_factory=dict)  # of the planes; the usual ones where there are none
     boxes: dict[int, Box] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
-    checked: set[int] = field(default_factory=set)  # nodes whose boxes were looked through for NaN
     ready: dict[int, Ready] = field(default_factory=dict)
     sizes: dict[int, Tensor] = field(default_factory=dict)
+    local_sizes: dict[int, Tensor] = field(default_factory=dict)
     footprints: dict[int, int] = field(default_factory=dict)  # entries per slice and instance, node by node
     peak: int = 0  # the most entries the last sweep held at once
+    most: int = 0  # the most that any sweep did
     measured: frozenset[int] = frozenset()  # nodes whose distance from the middle is wanted
     differences: frozenset[int] = frozenset()  # nodes that hold differences of scores
-    reasons: list[str | None] = field(default_factory=list)
+    local: dict[int, Local] = field(default_factory=dict)  # nodes at which every sweep may stop
+    failures: list[tuple[Tensor, str]] = field(default_factory=list)  # which instances are good, and why the others not
 
     def __post_init__(self) -> None:
         self.measured = frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
         self.differences = frozenset(n.inputs[0] for n in self.graph.nodes if n.op.simplex)
-        self.reasons = [None] * self.ball.centre.shape[0]
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """For each instance why nothing can be said of it, the first reason there was; None where all is well."""
+        if not self.failures:
+            return [None] * self.ball.centre.shape[0]
+        return first_reasons(torch.stack([good for good, _ in self.failures]), [why for _, why in self.failures])
 
     # ---- what is known of a node -------------------------------------------------------------------------------
 
     def box(self, node: Node) -> Box:
         """Numbers that enclose every entry of a node."""
         if node.index not in self.boxes:
-            self.boxes[node.index] = self._box(node)
-        if node.index not in self.checked:
-            self.boxes[node.index] = self._without_nan(node, self.boxes[node.index])
-            self.checked.add(node.index)
+            box = self._box(node)
+            self.boxes[node.index] = self._without_nan(node, box) if node.perturbed else box
         return self.boxes[node.index]
 
     def _without_nan(self, node: Node, box: Box) -> Box:
         """A NaN compares false with everything, so an op would not notice it: the instance ends here."""
-        good = ~(torch.isnan(box.lower) | torch.isnan(box.upper)).flatten(1).any(dim=1)
-        if bool(good.all()):
-            return box
-        self.fail(good, f"the bounds of {node} are not numbers")
+        return self._kept(box, ~torch.isnan(box.lower + box.upper), f"the bounds of {node} are not numbers")
+
+    def _note(self, good: Tensor, why: str) -> None:
+        """A check that instances may have failed, and what that means; nothing waits for the answer."""
+        self.failures.append((good.expand(self.ball.centre.shape[0]), why))
+
+    def _kept(self, box: Box, entries: Tensor, why: str) -> Box:
+        """A box whose instances fail, and are zeros from here on, where any of their entries is not good."""
+        good = entries.flatten(1).all(dim=1)
+        self._note(good, why)
         keep = good.reshape(-1, *(1,) * (box.lower.dim() - 1))
-        return Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
+        lower, upper = torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0)
+        return Box(lower, upper) if box.distance is None else MeasuredBox(lower, upper, box.distance)
 
     def _box(self, node: Node) -> Box:
         if not node.perturbed:
@@ -162,16 +176,19 @@ class Engine:
             if isinstance(node.op, Movement) and len(parents) == 1 and parents[0].index in self.anchors:
                 self.forms[node.index] = self.form(parents[0]).map(node)
             else:
-                self.boxes[node.index], self.forms[node.index] = self._bound(node)
+                self.boxes[node.index], form = self._bound(node)
+                assert form is not None
+                self.forms[node.index] = form
         return self.forms[node.index]
 
-    def _bound(self, node: Node) -> tuple[Box, Form]:
-        """Box and form of a node; where probabilities may be shifted, the better box of with and without."""
+    def _bound(self, node: Node) -> tuple[Box, Form | None]:
+        """Box and, where it is wanted, form of a node; the better box of with and without shifting probabilities."""
         box, form = self._rows(node, shift=True)
         if self.style.both and self._above_attention(node):
             plain, _ = self._rows(node, shift=False)
             box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
         if node.index in self.measured:
+            assert form is not None
             box = MeasuredBox(box.lower, box.upper, self._distance(box, form))
         return box, form
 
@@ -188,7 +205,7 @@ class Engine:
     def _above_attention(self, node: Node) -> bool:
         return any(n.op.simplex for n in self.graph.nodes[: node.index])
 
-    def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form]:
+    def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
         instances = self.ball.centre.shape[0]
         room = max(1, self.budget // (4 * self.ball.centre.element_size()))  # a few temporaries come on top
@@ -208,14 +225,15 @@ class Engine:
         function, offset = windows.joined(functions, 3), windows.joined(offsets, 2)
         box = self._concretize(function, offset, node)
         floor = rounded_down(self.graph.floors[node.index], box.lower)
-        return Box(box.lower.clamp(min=floor), box.upper), self._form(function, offset)
+        wanted = node.index in self.anchors or node.index in self.measured
+        return Box(box.lower.clamp(min=floor), box.upper), self._form(function, offset) if wanted else None
 
     def margins(self, rows: Tensor) -> Box:
         """Bounds of `rows @ output` for rows `[instances, k, *output shape]`."""
         for node in self.graph.nodes:  # in order, so that no sweep has to wait inside another
             if node.perturbed and not node.op.exact:
                 self.planes(node)
-            if node.index in self.anchors:
+            if node.index in self.anchors and node.index not in self.local:
                 self.form(node)
         node = self.graph.output
         box = self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape)), node)
@@ -228,20 +246,11 @@ class Engine:
         low, high = self.ball.extremes(function)
         lower, upper = offset[0] + low[0], offset[-1] + high[-1]
         if self.rounding:
-            slack = self.ball.reach(function) * gamma(lower, self.ball.dimension + SLACK) + UNDERFLOW * tiny(lower)
+            reach = high if self.ball.symmetric else self.ball.reach(function)
+            slack = reach * gamma(lower, self.ball.dimension + SLACK) + UNDERFLOW * tiny(lower)
             lower, upper = lower - slack[0], upper + slack[-1]
-        good = (torch.isfinite(lower) & torch.isfinite(upper)).flatten(1).all(dim=1)
-        if not bool(good.all()):
-            self.fail(good, f"the bounds of {node} overflow")
-            keep = good.reshape(-1, *(1,) * (lower.dim() - 1))
-            lower, upper = torch.where(keep, lower, 0), torch.where(keep, upper, 0)
-        return Box(lower, upper)
-
-    def fail(self, good: Tensor, why: str) -> None:
-        """Instances for which nothing can be said, and why; the first reason stands."""
-        for i, ok in enumerate(good.tolist()):
-            if not ok and self.reasons[i] is None:
-                self.reasons[i] = why
+        finite = torch.isfinite(lower) & torch.isfinite(upper)
+        return self._kept(Box(lower, upper), finite, f"the bounds of {node} overflow")
 
     # ---- the sweep ---------------------------------------------------------------------------------------------
 
@@ -250,9 +259,8 @@ class Engine:
 
         Returns coefficients `[side, instance, m, *rows]` and offsets `[side, instance, *rows]`.
         """
-        instances = self.ball.centre.shape[0]
-        function = self.ball.centre.new_zeros((1, instances, self.ball.dimension, *rows.rows))
-        offset = self.ball.centre.new_zeros((1, instances, *rows.rows))
+        function: Tensor | None = None
+        offset = self.ball.centre.new_zeros((1, self.ball.centre.shape[0], *rows.rows))
         frontier: dict[int, list[Coefficients]] = {start.index: [rows]}
         for index in range(start.index, -1, -1):
             parts = frontier.pop(index, None)
@@ -260,22 +268,32 @@ class Engine:
                 continue
             node = self.graph.nodes[index]
             self.peak = max(self.peak, sum(p.tensor.numel() for ps in (parts, *frontier.values()) for p in ps))
+            self.most = max(self.most, self.peak)
             if not node.perturbed:
                 for part in parts:
-                    offset = _apply(offset, part, self.rest[index], self._slack(node, self.rest[index].abs()), "")
+                    offset = _applied(offset, part, self.rest[index], self._slack(node, self.rest[index].abs()))
             elif isinstance(node.op, Input):
                 for part in parts:
                     moved = part.select(self.ball.hot, self.ball.axis)
-                    function = function + moved.reshape(*moved.shape[:2], -1, *rows.rows)
+                    function = _sum(function, moved.reshape(*moved.shape[:2], -1, *rows.rows))
                     slack = self._slack(node, self.magnitude(node))
-                    offset = _apply(offset, part, self.ball.centre, slack, "")
+                    offset = _applied(offset, part, self.ball.centre, slack)
+            elif index in self.local:
+                local = self.local[index]
+                slack = self._slack(node, self._local_size(local), local.terms)
+                for part in parts:
+                    moved = local.carried(part.select(local.marked(self.ball.hot, node), local.axis))
+                    function = _sum(function, moved.reshape(*moved.shape[:2], -1, *rows.rows))
+                    offset = _applied(offset, part, self.rest[index], slack)
             elif index in self.anchors and index != start.index:
                 form, whole = self.form(node), _merged(parts)
-                function = _apply(function, whole, form.centre, form.gap, "X")
+                function = _applied(function, whole, form.centre, form.gap, "X")
                 slack = self._slack(node, form.size)
-                offset = _apply(offset, whole, form.offset, _sum(form.offset_gap, slack), "")
+                offset = _applied(offset, whole, form.offset, _sum(form.offset_gap, slack))
             else:
                 offset = self._substitute(node, parts, frontier, offset, shift)
+        if function is None:
+            function = self.ball.centre.new_zeros((1, self.ball.centre.shape[0], self.ball.dimension, *rows.rows))
         return function, offset
 
     def _substitute(
@@ -294,7 +312,7 @@ class Engine:
         if shift and node.op.simplex and self.style.simplex and parts[0].linked(len(node.shape) - 1) is None:
             shifted, constant = parts[0].shifted(self._gap(node))
             ones = self.ball.centre.new_ones((1, *constant.node))
-            parts, offset = [shifted], _apply(offset, constant, ones, self._slack(node, ones), "")
+            parts, offset = [shifted], _applied(offset, constant, ones, self._slack(node, ones))
         for part in parts:
             pulled = node.op.pull(part, shapes)
             if pulled is None or (self.rounding and not isinstance(node.op, Movement)):
@@ -306,7 +324,7 @@ class Engine:
                     offset = self._add_offset(node, ready, part, offset)
             elif isinstance(node.op, Expand):  # copies add up
                 slack = self._slack(node, self.magnitude(node))
-                offset = offset if slack is None else _apply(offset, part, torch.zeros_like(slack), slack, "")
+                offset = offset if slack is None else _applied(offset, part, torch.zeros_like(slack), slack)
             for parent, a in zip(parents, pulled, strict=True):
                 _join(frontier.setdefault(parent.index, []), a)
         return offset
@@ -316,10 +334,10 @@ class Engine:
         remainder = ready.planes.remainder
         assert ready.offset is not None
         if remainder is None or ready.offset_gap is None or part.linked(len(node.shape) - 1) is not None:
-            return _apply(offset, part, ready.offset, _sum(ready.offset_gap, ready.slack), "")
+            return _applied(offset, part, ready.offset, _sum(ready.offset_gap, ready.slack))
         spread = torch.minimum(part.contract_abs(ready.offset_gap), part.contract_norm(remainder))
         offset = offset + with_sides(part.contract(ready.offset), spread)
-        return offset if ready.slack is None else _apply(offset, part, torch.zeros_like(ready.slack), ready.slack, "")
+        return offset if ready.slack is None else _applied(offset, part, torch.zeros_like(ready.slack), ready.slack)
 
     def planes(self, node: Node) -> Ready:
         """An op's planes over the boxes of its inputs."""
@@ -331,8 +349,8 @@ class Engine:
                 boxes = tuple(self.box(p) for p in parents)
             settings = self.parameters.get(node.index)
             planes = node.op.planes(*boxes) if settings is None else node.op.tuned(settings, *boxes)
-            if planes.valid is not None and not bool(planes.valid.all()):
-                self.fail(planes.valid, f"{node} is not defined on the whole range of its input")
+            if planes.valid is not None:
+                self._note(planes.valid, f"{node} is not defined on the whole range of its input")
             self.ready[node.index] = self._prepared(node, planes)
         return self.ready[node.index]
 
@@ -390,6 +408,15 @@ class Engine:
                 total = total + offset.abs()
         return total.expand(total.shape[0], *node.shape)
 
+    def _local_size(self, local: Local) -> Tensor | None:
+        """What is added up between the input and a local node."""
+        if not self.rounding:
+            return None
+        index = local.chain[-1]
+        if index not in self.local_sizes:
+            self.local_sizes[index] = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.rest)
+        return self.local_sizes[index]
+
     def _slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:
         """The gap that stands for the rounding of one step whose terms add up to `size`."""
         if not self.rounding or size is None:
@@ -411,6 +438,13 @@ class Engine:
         return Form(centre, gap, middle, half, size)
 
 
+def first_reasons(good: Tensor, whys: list[str]) -> list[str | None]:
+    """For each instance the first of the checks `[checks, instances]` that failed, in words."""
+    if bool(good.all()):
+        return [None] * good.shape[1]
+    return [None if all(passed) else whys[passed.index(False)] for passed in good.T.tolist()]
+
+
 def _split(lower: Tensor | None, upper: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Two offsets as centre and half gap."""
     if lower is None or upper is None:
@@ -422,12 +456,12 @@ def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
 
 
-def _apply(total: Tensor, a: Coefficients, centre: Tensor, gap: Tensor | None, lead: str) -> Tensor:
+def _applied(total: Tensor | None, a: Coefficients, centre: Tensor, gap: Tensor | None, lead: str = "") -> Tensor:
     """Add `A centre ∓ |A| gap` to the running total of either side."""
     moved = a.contract(centre, lead)
     if gap is not None:
         moved = with_sides(moved, a.contract_abs(gap, lead))
-    return total + moved
+    return moved if total is None else total + moved
 
 
 def _join(parts: list[Coefficients], a: Coefficients) -> None:

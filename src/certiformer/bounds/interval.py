@@ -12,14 +12,13 @@ from ..ops.base import Box
 from ..ops.movement import Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope
+from .replay import Evaluation
 from .rounding import SLACK, gamma, load, rounded_down
 
 
-def interval_margins(
-    graph: Graph, ball: Perturbation, rest: list[Tensor], rows: Tensor
-) -> tuple[Box, list[str | None]]:
-    """Bounds of `rows @ output` by intervals alone, and per instance why there are none."""
-    reasons: list[str | None] = [None] * ball.centre.shape[0]
+def interval_margins(graph: Graph, ball: Perturbation, rest: list[Tensor], rows: Tensor) -> Evaluation:
+    """Bounds of `rows @ output` by intervals alone."""
+    good, whys = [torch.ones_like(ball.centre.flatten(1)[:, 0], dtype=torch.bool)], [""]
     boxes: list[Box] = []
     for node in graph.nodes:
         inputs = tuple(boxes[i] for i in node.inputs)
@@ -31,16 +30,16 @@ def interval_margins(
             if not node.op.exact:
                 valid = node.op.planes(*inputs).valid
                 if valid is not None:
-                    _note(reasons, valid, f"{node} is not defined on the whole range of its input")
+                    good.append(valid)
+                    whys.append(f"{node} is not defined on the whole range of its input")
             box = node.op.interval(*inputs)
             box = Box(box.lower.clamp(min=rounded_down(graph.floors[node.index], box.lower)), box.upper)
-            good = (torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1)
-            if not bool(good.all()):
-                _note(reasons, good, f"the bounds of {node} overflow")
-                keep = good.reshape(-1, *(1,) * (box.lower.dim() - 1))
-                box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
+            good.append((torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1))
+            whys.append(f"the bounds of {node} overflow")
+            keep = good[-1].reshape(-1, *(1,) * (box.lower.dim() - 1))
+            box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
         boxes.append(box)
-    return _last(graph, boxes, rows), reasons
+    return Evaluation(_last(graph, boxes, rows), torch.stack([g.expand_as(good[0]) for g in good]), whys)
 
 
 def _last(graph: Graph, boxes: list[Box], rows: Tensor) -> Box:
@@ -65,9 +64,3 @@ def _last(graph: Graph, boxes: list[Box], rows: Tensor) -> Box:
     size = a.contract_abs(box.centre.abs() + box.radius)[0] + offset.abs()
     slack = slack + size * gamma(size, len(graph.nodes) + box.lower[0].numel() + SLACK)
     return Box(middle - spread - slack, middle + spread + slack)
-
-
-def _note(reasons: list[str | None], good: Tensor, why: str) -> None:
-    for i, ok in enumerate(good.tolist()):
-        if not ok and reasons[i] is None:
-            reasons[i] = why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -12,11 +13,13 @@ from ..graph import Graph, agree, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
 from ..sets import Ball, Perturbation
-from .engine import Engine, Parameters, Style
+from .engine import Engine, Parameters, Style, first_reasons
 from .interval import interval_margins
+from .local import Local, local_nodes
 from .memory import default_budget
 from .methods import Method, Relaxation, anchors
 from .plan import AutoMethod, Budget, check, choose
+from .replay import Evaluation, Replays
 from .tune import tune
 
 
@@ -35,7 +38,10 @@ class Compiled:
 
     graph: Graph
     anchors: frozenset[int]
+    local: dict[int, Local] = field(default_factory=dict)
     footprints: dict[int, int] = field(default_factory=dict)
+    replays: Replays = field(default_factory=Replays)
+    peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
 
 
 def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
@@ -60,7 +66,10 @@ def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> C
     key = ("compiled", tuple(example.shape), example.dtype, str(example.device), method, relaxation)
     if key not in model.cache:
         graph = rewritten(prepared, relaxation=relaxation)
-        model.cache[key] = Compiled(graph, frozenset() if method == "ibp" else anchors(graph, method))
+        if method == "ibp":
+            model.cache[key] = Compiled(graph, frozenset())
+        else:
+            model.cache[key] = Compiled(graph, anchors(graph, method), local_nodes(graph, example))
     found: Compiled = model.cache[key]
     return found
 
@@ -170,21 +179,44 @@ class Problem:
         return (eye[labels][:, None] - others)[:, :, None]
 
     def _margins(self, eps: Tensor, chosen: list[int], rounding: bool) -> tuple[Box, list[str | None]]:
-        return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+        if self.centre.device.type != "cuda" or self.method == "ibp" or self.parameters:
+            return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+        # always the same number of instances, so that one recording serves: those that are left, and the first again
+        full = min(self.at_once(max(len(p) for p in self.positions)), len(self))
+        padded = chosen + chosen[:1] * (full - len(chosen))
+        ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
+        key = (full, tuple(ball.hot.shape), self.p, self.style, rounding, self.classes)
+        with torch.no_grad():
+            found = self.compiled.replays(
+                key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded), self._largest
+            )
+        box, reasons = _answer(found)
+        count = len(chosen)
+        return Box(box.lower[:count], box.upper[:count]), reasons[:count]
 
     def over(self, ball: Perturbation, chosen: list[int], *, rounding: bool = True) -> tuple[Box, list[str | None]]:
         """Margins of some instances over any set of inputs, and why there are none."""
         graph = self.compiled.graph
         with torch.no_grad():
             if self.method == "ibp":
-                box, reasons = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
+                found = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
             else:
-                engine = self._engine(ball, {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()})
-                engine.rounding = rounding
-                box, reasons = engine.margins(self.rows(chosen)), engine.reasons
-        failed = torch.tensor([r is not None for r in reasons], device=box.lower.device)[:, None]
-        inf = torch.inf
-        return Box(torch.where(failed, -inf, box.lower), torch.where(failed, inf, box.upper)), reasons
+                parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
+                found = self._evaluated(ball, self.rows(chosen), rounding, parameters)
+        return _answer(found)
+
+    def _evaluated(
+        self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
+    ) -> Evaluation:
+        engine = self._engine(ball, parameters or {})
+        engine.rounding = rounding
+        box = engine.margins(rows)
+        self.compiled.peaks.append(engine.most)
+        return Evaluation(box, torch.stack([good for good, _ in engine.failures]), [why for _, why in engine.failures])
+
+    def _largest(self) -> int:
+        """Bytes that the last evaluation took at its widest."""
+        return 4 * self.compiled.peaks[-1] * self.centre.element_size()
 
     def _engine(self, ball: Perturbation, parameters: Parameters) -> Engine:
         return Engine(
@@ -194,6 +226,7 @@ class Problem:
             self.compiled.graph.values(ball.centre),
             style=self.style,
             budget=self.budget // 2,
+            local=self.compiled.local,
             footprints=self.compiled.footprints,
             parameters=parameters,
         )
@@ -214,3 +247,12 @@ class Problem:
             parts.append(tune(build, self.rows([k]), steps=steps))
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
         return replace(self, parameters=joined)
+
+
+def _answer(found: Evaluation) -> tuple[Box, list[str | None]]:
+    """Bounds that say nothing where a check failed, and the first check that did."""
+    box, good, whys = found
+    failed = ~good.all(dim=0)[:, None]
+    inf = torch.inf
+    reasons = first_reasons(good, whys)
+    return Box(torch.where(failed, -inf, box.lower), torch.where(failed, inf, box.upper)), reasons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,14 +21,16 @@ def dual(p: float) -> float:
 
 def norm(x: Tensor, q: float, dim: int) -> Tensor:
     """`||x||_q`, scaled by the largest entry: `|x|^q` would underflow for large q, and a norm must not be too small."""
+    if math.isinf(q) or q == 1:
+        plain: Tensor = torch.linalg.vector_norm(x, ord=q, dim=dim)
+        return plain
+    if q == 2 and x.dtype == torch.float64:  # squares below the smallest normal number are lost: put them back
+        lost = math.sqrt(x.shape[dim] * torch.finfo(x.dtype).tiny)
+        euclidean: Tensor = torch.linalg.vector_norm(x, dim=dim) + lost
+        return euclidean
     largest = x.abs().amax(dim=dim, keepdim=True)
-    if math.isinf(q):
-        return largest.squeeze(dim)
-    if q == 1 or (q == 2 and x.dtype == torch.float64):
-        size = torch.linalg.vector_norm(x, ord=q, dim=dim)
-    else:
-        scale = torch.where(largest > 0, largest, torch.ones_like(largest))
-        size = torch.linalg.vector_norm(x / scale, ord=q, dim=dim) * scale.squeeze(dim)
+    scale = torch.where(largest > 0, largest, torch.ones_like(largest))
+    size = torch.linalg.vector_norm(x / scale, ord=q, dim=dim) * scale.squeeze(dim)
     return torch.maximum(size, largest.squeeze(dim))
 
 
@@ -60,6 +63,7 @@ class Ball:
     eps: Tensor
     p: float
     axis: int = 1
+    symmetric: ClassVar[bool] = True
 
     @staticmethod
     def of(centre: Tensor, positions: list[tuple[int, ...]], eps: Tensor, p: float) -> Ball:

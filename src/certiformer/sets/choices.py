@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ class Choices:
     hot: Tensor
     moves: Tensor
     axis: int = 1
+    symmetric: ClassVar[bool] = False
 
     @staticmethod
     def of(centre: Tensor, moves: dict[int, Tensor]) -> Choices:

@@ -1,0 +1,94 @@
+"""One evaluation is thousands of small kernels, the same ones at every radius: on a GPU, record them once and replay.
+
+The numbers are those of a plain evaluation, since the kernels are the same. What cannot be recorded, or is so large
+that launching it costs nothing, runs plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..ops.base import Box
+from ..sets import Ball
+
+LARGEST = 6 << 30  # bytes of an evaluation beyond which it keeps a GPU busy by itself
+KEPT = 8  # recordings of one model and length
+
+
+class Evaluation(NamedTuple):
+    """Bounds, and which instances passed each check `[checks, instances]`, with what a failure of each means."""
+
+    box: Box
+    good: Tensor
+    whys: list[str]
+
+
+Evaluate = Callable[[Ball, Tensor], Evaluation]
+
+
+@dataclass(eq=False)
+class Recording:
+    """A recorded evaluation and the tensors it reads."""
+
+    ball: Ball
+    rows: Tensor
+    graph: torch.cuda.CUDAGraph
+    result: Evaluation
+
+    @staticmethod
+    def of(evaluate: Evaluate, ball: Ball, rows: Tensor) -> Recording:
+        own = replace(ball, centre=ball.centre.clone(), hot=ball.hot.clone(), eps=ball.eps.clone())
+        own_rows = rows.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = evaluate(own, own_rows)
+        return Recording(own, own_rows, graph, result)
+
+    def __call__(self, ball: Ball, rows: Tensor) -> Evaluation:
+        for mine, theirs in (
+            (self.ball.centre, ball.centre),
+            (self.ball.hot, ball.hot),
+            (self.ball.eps, ball.eps),
+            (self.rows, rows),
+        ):
+            mine.copy_(theirs)
+        self.graph.replay()
+        box, good, whys = self.result
+        return Evaluation(Box(box.lower.clone(), box.upper.clone()), good.clone(), whys)
+
+
+@dataclass(eq=False)
+class Replays:
+    """The recordings of one model and length: an evaluation is recorded when it is asked for the second time."""
+
+    seen: set[Hashable] = field(default_factory=set)
+    recorded: dict[Hashable, Recording] = field(default_factory=dict)
+    refused: set[Hashable] = field(default_factory=set)
+
+    def __call__(
+        self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor, largest: Callable[[], int]
+    ) -> Evaluation:
+        """An evaluation, replayed where that is possible. `largest` says how many bytes the last plain one took."""
+        if key not in self.recorded and key not in self.seen:
+            result = evaluate(ball, rows)
+            self.seen.add(key)
+            if largest() > LARGEST:
+                self.refused.add(key)
+            return result
+        if key in self.refused:
+            return evaluate(ball, rows)
+        if key not in self.recorded:
+            try:
+                self.recorded[key] = Recording.of(evaluate, ball, rows)
+            except (RuntimeError, NotImplementedError):  # something in it waits for the GPU
+                torch.cuda.synchronize()
+                self.refused.add(key)
+                return evaluate(ball, rows)
+            while len(self.recorded) > KEPT:
+                self.recorded.pop(next(iter(self.recorded)))
+        return self.recorded[key](ball, rows)

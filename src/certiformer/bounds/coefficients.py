@@ -293,10 +293,14 @@ class Coefficients:
         w = w.reshape(1, w.shape[0], *(1,) * len(self.rows), *w.shape[1:])
         w = w.expand(broadcast(tuple(w.shape), tuple(order.shape))).contiguous()
         order = order.expand(w.shape)
-        reached = w.gather(-1, order).cumsum(dim=-1)
+        n = order.shape[-1]
+        reached = w.gather(-1, order) @ torch.ones(n, n, dtype=w.dtype, device=w.device).triu()  # running sums
         at = (reached < reached[..., -1:] / 2).sum(dim=-1, keepdim=True).clamp(max=order.shape[-1] - 1)
         median = values.expand(w.shape).gather(-1, at)
         return replace(self, tensor=self.tensor - median), replace(self, tensor=median, node=(*self.node[:-1], 1))
+
+    def scaled(self, factor: float) -> Coefficients:
+        return replace(self, tensor=self.tensor * factor)
 
     def centered(self) -> Coefficients:
         """Through `x - mean(x)` on the last axis, which is not linked: the map is its own transpose."""
@@ -304,15 +308,40 @@ class Coefficients:
 
     def __add__(self, other: Coefficients) -> Coefficients:
         """The sum of functions on the same node; links that only one of them has are stored in full."""
-        a, b = self, other
-        for i, (x, y) in enumerate(zip(self.links, other.links, strict=True)):
-            if x != y:
-                if x is not None:
-                    a = a.unlink(x.axis)
-                if y is not None:
-                    b = b.unlink(y.axis)
-                assert a.links[i] is None
-        return replace(a, tensor=a.tensor + b.tensor)
+        links = tuple(x if x == y else None for x, y in zip(self.links, other.links, strict=True))
+        if self.links == other.links:
+            return replace(self, tensor=self.tensor + other.tensor)
+        if other.links == links:
+            self, other = other, self
+        if torch.is_grad_enabled() or self.links != links:
+            whole = self._with(links).tensor + other._with(links).tensor
+            return replace(self, tensor=whole, links=links)
+        lead = broadcast(tuple(self.tensor.shape[:2]), tuple(other.tensor.shape[:2]))
+        whole = self.tensor.expand(*lead, *self.tensor.shape[2:]).clone(memory_format=torch.contiguous_format)
+        other._add_into(whole, links)
+        return replace(self, tensor=whole)
+
+    def _with(self, links: tuple[Link | None, ...]) -> Coefficients:
+        a = self
+        for link, kept in zip(self.links, links, strict=True):
+            if link is not None and link != kept:
+                a = a.unlink(link.axis)
+        return a
+
+    def _add_into(self, whole: Tensor, links: tuple[Link | None, ...]) -> None:
+        """Add to a tensor in which only `links` are linked: along the diagonals of the others."""
+        mine, lead = self.tensor, 2 + len(self.rows)
+        done: list[int] = []
+        for a, (link, kept) in enumerate(zip(self.links, links, strict=True)):
+            if link is None or link == kept:
+                continue
+            row, column = 2 + a, lead + link.axis
+            gone = [d for d in done if d < row], [d for d in done if d < column]
+            whole = whole.narrow(column - len(gone[1]), link.offset, self.rows[a])
+            whole = whole.diagonal(dim1=row - len(gone[0]), dim2=column - len(gone[1]))
+            mine = mine.squeeze(row - len(gone[0])).movedim(column - len(gone[1]) - 1, -1)
+            done += [row, column]
+        whole.add_(mine)
 
 
 class SplitSlope(NamedTuple):

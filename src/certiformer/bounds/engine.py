@@ -18,6 +18,7 @@ from ..graph.graph import Graph, Input, Node
 from ..ops.base import Box, MeasuredBox, Planes
 from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
+from ..ops.softmax import fold
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope, with_sides
 from .local import Local, sizes
@@ -43,7 +44,7 @@ TIGHT = Style(intersect=True, simplex=True, both=False, sweep_differences=True, 
 
 
 class Form(NamedTuple):
-    """A node between two linear functions of the perturbation: `centre ± gap`, coefficients and offset.
+    """A node, less its value at rest, between two linear functions of the perturbation: `centre ± gap`.
 
     Coefficients are `[instance, m, *shape]` over the m numbers that may vary, offsets `[instance, *shape]`.
     """
@@ -68,9 +69,13 @@ class Form(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """An op's planes, with slopes and offsets as centre and gap."""
+    """An op's planes, with slopes and offsets as centre and gap; offsets are those of deviations from rest.
+
+    `f(x) - f(x0) = sum_k c_k (x_k - x0_k) + offset`: an affine op has none.
+    """
 
     planes: Planes
+    sources: tuple[Node, ...]  # what the planes are functions of
     slopes: tuple[SplitSlope, ...]
     offset: Tensor | None
     offset_gap: Tensor | None
@@ -94,6 +99,7 @@ class Engine:
     ready: dict[int, Ready] = field(default_factory=dict)
     sizes: dict[int, Tensor] = field(default_factory=dict)
     local_sizes: dict[int, Tensor] = field(default_factory=dict)
+    gaps: dict[int, Tensor] = field(default_factory=dict)
     footprints: dict[int, int] = field(default_factory=dict)  # entries per slice and instance, node by node
     peak: int = 0  # the most entries the last sweep held at once
     most: int = 0  # the most that any sweep did
@@ -189,12 +195,12 @@ class Engine:
             box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
         if node.index in self.measured:
             assert form is not None
-            box = MeasuredBox(box.lower, box.upper, self._distance(box, form))
+            box = MeasuredBox(box.lower, box.upper, self._distance(node, box, form))
         return box, form
 
-    def _distance(self, box: Box, form: Form) -> Tensor:
+    def _distance(self, node: Node, box: Box, form: Form) -> Tensor:
         """A bound on the distance from the middle of a box, along the last axis: `|A delta| + |gap| + |shift|`."""
-        rest = (form.offset - box.centre).abs()
+        rest = (self.rest[node.index] + form.offset - box.centre).abs()
         if form.offset_gap is not None:
             rest = rest + form.offset_gap.abs()
         if form.gap is not None:
@@ -226,7 +232,7 @@ class Engine:
         box = self._concretize(function, offset, node)
         floor = rounded_down(self.graph.floors[node.index], box.lower)
         wanted = node.index in self.anchors or node.index in self.measured
-        return Box(box.lower.clamp(min=floor), box.upper), self._form(function, offset) if wanted else None
+        return Box(box.lower.clamp(min=floor), box.upper), self._form(node, function, offset) if wanted else None
 
     def margins(self, rows: Tensor) -> Box:
         """Bounds of `rows @ output` for rows `[instances, k, *output shape]`."""
@@ -260,7 +266,8 @@ class Engine:
         Returns coefficients `[side, instance, m, *rows]` and offsets `[side, instance, *rows]`.
         """
         function: Tensor | None = None
-        offset = self.ball.centre.new_zeros((1, self.ball.centre.shape[0], *rows.rows))
+        value = self.rest[start.index]
+        offset = _applied(None, rows, value, self._slack(start, value.abs()))
         frontier: dict[int, list[Coefficients]] = {start.index: [rows]}
         for index in range(start.index, -1, -1):
             parts = frontier.pop(index, None)
@@ -270,26 +277,23 @@ class Engine:
             self.peak = max(self.peak, sum(p.tensor.numel() for ps in (parts, *frontier.values()) for p in ps))
             self.most = max(self.most, self.peak)
             if not node.perturbed:
+                slack = self._slack(node, self.rest[index].abs())
+                offset = _widened(offset, parts, slack)
+            elif isinstance(node.op, Input) or index in self.local:
+                local = self.local.get(index)
                 for part in parts:
-                    offset = _applied(offset, part, self.rest[index], self._slack(node, self.rest[index].abs()))
-            elif isinstance(node.op, Input):
-                for part in parts:
-                    moved = part.select(self.ball.hot, self.ball.axis)
+                    if local is None:
+                        moved = part.select(self.ball.hot, self.ball.axis)
+                    else:
+                        moved = local.carried(part.select(local.marked(self.ball.hot, node), local.axis))
                     function = _sum(function, moved.reshape(*moved.shape[:2], -1, *rows.rows))
-                    slack = self._slack(node, self.magnitude(node))
-                    offset = _applied(offset, part, self.ball.centre, slack)
-            elif index in self.local:
-                local = self.local[index]
-                slack = self._slack(node, self._local_size(local), local.terms)
-                for part in parts:
-                    moved = local.carried(part.select(local.marked(self.ball.hot, node), local.axis))
-                    function = _sum(function, moved.reshape(*moved.shape[:2], -1, *rows.rows))
-                    offset = _applied(offset, part, self.rest[index], slack)
+                if self.rounding:
+                    size = self.magnitude(node) if local is None else self._local_size(local)
+                    offset = _widened(offset, parts, self._slack(node, size, local.terms if local else 1))
             elif index in self.anchors and index != start.index:
                 form, whole = self.form(node), _merged(parts)
                 function = _applied(function, whole, form.centre, form.gap, "X")
-                slack = self._slack(node, form.size)
-                offset = _applied(offset, whole, form.offset, _sum(form.offset_gap, slack))
+                offset = _applied(offset, whole, form.offset, _sum(form.offset_gap, self._slack(node, form.size)))
             else:
                 offset = self._substitute(node, parts, frontier, offset, shift)
         if function is None:
@@ -306,25 +310,26 @@ class Engine:
     ) -> Tensor:
         """Replace a node by its op's planes in its inputs."""
         parents = self.graph.parents(node)
-        shapes = tuple(p.shape for p in parents)
         if not node.op.exact:
             parts = [_merged(parts)]
         if shift and node.op.simplex and self.style.simplex and parts[0].linked(len(node.shape) - 1) is None:
-            shifted, constant = parts[0].shifted(self._gap(node))
+            shifted, constant = parts[0].shifted(self._gap(node))  # the sum does not deviate, whatever its factor
             ones = self.ball.centre.new_ones((1, *constant.node))
-            parts, offset = [shifted], _applied(offset, constant, ones, self._slack(node, ones))
+            parts, offset = [shifted], _widened(offset, [constant], self._slack(node, ones))
         for part in parts:
-            pulled = node.op.pull(part, shapes)
-            if pulled is None or (self.rounding and not isinstance(node.op, Movement)):
+            pulled = node.op.pull(part, tuple(p.shape for p in parents))
+            if pulled is None:
                 ready = self.planes(node)
-                pulled = pulled or tuple(
-                    part.pull(ready.planes, k, shapes[k], ready.slopes[k]) for k in range(len(parents))
+                parents = ready.sources
+                pulled = tuple(
+                    part.pull(ready.planes, k, p.shape, ready.slopes[k]) for k, p in enumerate(ready.sources)
                 )
-                if ready.offset is not None:
-                    offset = self._add_offset(node, ready, part, offset)
+            if not node.op.exact:
+                offset = self._add_offset(node, self.planes(node), part, offset)
             elif isinstance(node.op, Expand):  # copies add up
-                slack = self._slack(node, self.magnitude(node))
-                offset = offset if slack is None else _applied(offset, part, torch.zeros_like(slack), slack)
+                offset = _widened(offset, [part], self._slack(node, self.magnitude(node)) if self.rounding else None)
+            elif self.rounding and not isinstance(node.op, Movement):
+                offset = _widened(offset, [part], self.planes(node).slack)
             for parent, a in zip(parents, pulled, strict=True):
                 _join(frontier.setdefault(parent.index, []), a)
         return offset
@@ -337,7 +342,7 @@ class Engine:
             return _applied(offset, part, ready.offset, _sum(ready.offset_gap, ready.slack))
         spread = torch.minimum(part.contract_abs(ready.offset_gap), part.contract_norm(remainder))
         offset = offset + with_sides(part.contract(ready.offset), spread)
-        return offset if ready.slack is None else _applied(offset, part, torch.zeros_like(ready.slack), ready.slack)
+        return _widened(offset, [part], ready.slack)
 
     def planes(self, node: Node) -> Ready:
         """An op's planes over the boxes of its inputs."""
@@ -356,23 +361,37 @@ class Engine:
 
     def _prepared(self, node: Node, planes: Planes) -> Ready:
         """Planes as a sweep uses them."""
-        offset, gap = _split(planes.lower, planes.upper)
+        parents, offset, gap = self.graph.parents(node), None, None
+        if not node.op.exact:
+            offset, gap = _split(self._deviation(node, planes, 0), self._deviation(node, planes, 1))
+            folded = fold(self.graph, node, planes)
+            if folded is not None:
+                planes, parents = folded
         slack = None
         if self.rounding:
-            size = self._load(node, planes)
-            slack = self._slack(node, size, terms(planes, node.shape))
-            offset = self.ball.centre.new_zeros(()).expand_as(size) if offset is None else offset
-        return Ready(planes, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack)
+            slack = self._slack(node, self._load(node, planes, parents), terms(planes, node.shape))
+        return Ready(planes, parents, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack)
+
+    def _deviation(self, node: Node, planes: Planes, side: int) -> Tensor:
+        """The offset of a plane in deviations from rest: its value at rest, less the op's."""
+        offset = planes.upper if side else planes.lower
+        total = -self.rest[node.index] if offset is None else offset - self.rest[node.index]
+        for k, parent in enumerate(self.graph.parents(node)):
+            slope = planes.slopes[k]
+            total = total + load(planes, k, self.rest[parent.index], slope.upper if side else slope.lower)
+        return total
 
     def _gap(self, node: Node) -> Tensor:
-        """How far apart a node's planes are in the middle of its input's box."""
-        ready = self.planes(node)
-        centres = [self.box(p).centre for p in self.graph.parents(node)]
-        gap = ready.planes.upper - ready.planes.lower  # type: ignore[operator]
-        for k, x in enumerate(centres):
-            s = ready.planes.slopes[k]
-            gap = gap + load(ready.planes, k, x, s.upper - s.lower)
-        return gap.clamp(min=0)
+        """How far apart the planes of a row of probabilities are in the middle of the box of its input."""
+        if node.index not in self.gaps:
+            ready = self.planes(node)
+            assert ready.offset_gap is not None
+            gap = 2 * ready.offset_gap
+            for k, parent in enumerate(ready.sources):
+                s = ready.planes.slopes[k]
+                gap = gap + load(ready.planes, k, self.box(parent).centre - self.rest[parent.index], s.upper - s.lower)
+            self.gaps[node.index] = gap.clamp(min=0)
+        return self.gaps[node.index]
 
     # ---- rounding ----------------------------------------------------------------------------------------------
 
@@ -392,16 +411,15 @@ class Engine:
         elif isinstance(node.op, Movement):
             return node.op.forward(*(self.magnitude(p) for p in self.graph.parents(node)))
         elif node.op.exact:
-            return self._load(node, self.planes(node).planes)
+            return self._load(node, self.planes(node).planes, self.graph.parents(node))
         else:
             box = node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
         return torch.maximum(box.lower.abs(), box.upper.abs())
 
-    def _load(self, node: Node, planes: Planes) -> Tensor:
+    def _load(self, node: Node, planes: Planes, sources: tuple[Node, ...]) -> Tensor:
         """`sum_k |c_k| |x_k|_max + |b|`: what is added up in evaluating a node's planes."""
-        parents = self.graph.parents(node)
         total = sum(
-            (load(planes, k, self.magnitude(p)) for k, p in enumerate(parents)), start=self.ball.centre.new_zeros(())
+            (load(planes, k, self.magnitude(p)) for k, p in enumerate(sources)), start=self.ball.centre.new_zeros(())
         )
         for offset in (planes.lower, planes.upper):
             if offset is not None:
@@ -418,13 +436,17 @@ class Engine:
         return self.local_sizes[index]
 
     def _slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:
-        """The gap that stands for the rounding of one step whose terms add up to `size`."""
+        """The gap that stands for the rounding of one step whose terms add up to `size`.
+
+        Twice: in pulling coefficients through it, and in computing the value at rest.
+        """
         if not self.rounding or size is None:
             return None
-        return size * gamma(size, math.prod(node.shape) + inner + len(self.graph.nodes) + SLACK)
+        return 2 * size * gamma(size, math.prod(node.shape) + inner + len(self.graph.nodes) + SLACK)
 
-    def _form(self, function: Tensor, offset: Tensor) -> Form:
+    def _form(self, node: Node, function: Tensor, offset: Tensor) -> Form:
         """The two sides of a sweep's result as centre and gap."""
+        offset = offset - self.rest[node.index]
         if function.shape[0] == 1 and offset.shape[0] == 1:
             centre, gap, middle, half = function[0], None, offset[0], None
         else:
@@ -432,7 +454,7 @@ class Engine:
             middle, half = (offset[0] + offset[-1]) / 2, (offset[-1] - offset[0]) / 2
         if not self.rounding:
             return Form(centre, gap, middle, half)
-        size = self.ball.reach(centre[None])[0] + middle.abs()
+        size = self.ball.reach(centre[None])[0] + middle.abs() + self.rest[node.index].abs()
         if gap is not None and half is not None:
             size = size + self.ball.reach(gap[None])[0] + half.abs()
         return Form(centre, gap, middle, half, size)
@@ -462,6 +484,14 @@ def _applied(total: Tensor | None, a: Coefficients, centre: Tensor, gap: Tensor 
     if gap is not None:
         moved = with_sides(moved, a.contract_abs(gap, lead))
     return moved if total is None else total + moved
+
+
+def _widened(total: Tensor, parts: list[Coefficients], slack: Tensor | None) -> Tensor:
+    """Take `|A| slack` off the lower side and add it to the upper one."""
+    for part in parts if slack is not None else ():
+        assert slack is not None
+        total = with_sides(total, part.contract_abs(slack))
+    return total
 
 
 def _join(parts: list[Coefficients], a: Coefficients) -> None:

@@ -119,6 +119,11 @@ class Add(Affine):
             ),
         )
 
+    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+        if shapes[0] != shapes[1]:
+            return None
+        return a, a if self.sign == 1 else a.scaled(self.sign)
+
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         alpha = float(kwargs.get("alpha", 1))
@@ -181,6 +186,9 @@ class Shift(Affine):
         one = self.value.new_ones(1)
         offset = self.value.reshape((1,) * (1 + len(output) - self.value.dim()) + tuple(self.value.shape))
         return Planes(letters(len(output)), (Slope(shared_axes(shape, output), "", one, one),), offset, offset)
+
+    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+        return (a,) if broadcast(shapes[0], tuple(self.value.shape)) == shapes[0] else None
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

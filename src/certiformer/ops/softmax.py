@@ -169,6 +169,25 @@ class OfDifferences(Op):
         yield cls(), ((2, 4, 4),)
 
 
+def fold(graph: Any, node: Any, planes: Planes) -> tuple[Planes, tuple[Any, ...]] | None:
+    """Planes in the differences of scores as planes in the scores, with the node that holds those.
+
+    `sum_k g_jk (s_k - s_j)` has the slope `g_jk` on `s_k` and `-sum_k g_jk` on `s_j`: n numbers a row, not n².
+    """
+    if not isinstance(node.op, OfDifferences):
+        return None
+    differences = graph.nodes[node.inputs[0]]
+    if not (isinstance(differences.op, Add) and differences.op.sign == -1):
+        return None
+    rows, columns = graph.parents(differences)
+    if not (isinstance(rows.op, Reshape) and isinstance(columns.op, Reshape) and rows.inputs == columns.inputs):
+        return None
+    (slope,) = planes.slopes
+    inputs, axes = planes.outputs[:-1] + OWN[0], planes.outputs + OWN[0]
+    moved = Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper))
+    return planes._replace(slopes=(moved,)), (graph.nodes[rows.inputs[0]],)
+
+
 def to_scores(gradient: Tensor) -> Tensor:
     """A gradient in differences `z_k = s_k - s_j` as one in the scores: the j-th gets minus the sum."""
     return gradient - torch.diag_embed(gradient.sum(dim=-1))

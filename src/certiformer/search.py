@@ -1,8 +1,8 @@
 """Certified radius: a batched bracketing root finder on the certified margin.
 
-The margin as a function of the radius is smooth and falls, until the relaxation breaks down. At radius 0 it is known.
-Each step aims at the root of the interpolation of what is known, a little past it toward the far end of the bracket,
-so that the bracket closes from both sides; where that does not pay, it bisects. All instances advance together, and
+The margin as a function of the radius is smooth and falls, until the relaxation breaks down. Each step aims at the end
+of the interpolation of what is known, a little past it toward the far end of the bracket, so that the bracket closes
+from both sides; where that does not pay, it bisects. All instances advance together, and
 those that are done leave the batch. Every radius that is reported was verified itself, rounding included.
 """
 
@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -25,7 +26,9 @@ from .models.model import Model
 
 MOST_STEPS = 60
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
-START = 0.15  # where to begin, in units of the radius at which the linearised margin vanishes
+START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
+POWER = 3.0  # of the radius with which the margin falls, before more is known
+LEAST, MOST = 0.02, 3.5  # losses of the margin, in units of the margin at rest, that say where it ends
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
 
@@ -204,13 +207,17 @@ def _over(radius: float, norm: float) -> float:
 
 @dataclass
 class Bracket:
-    """What is known of one instance: proved at `low`, not proved at `high`, and the margins seen on the way."""
+    """What is known of one instance: proved at `low`, not proved at `high`, and what the margin lost on the way.
+
+    The loss `1 - margin / rest` grows like a power of the radius, and is 1 where the margin ends: so it is interpolated
+    on logarithmic scales, the radius as a function of the loss.
+    """
 
     rest: float  # the margin at radius 0
-    slope: float = math.nan  # and how it falls there
+    linear: float  # where it would end if it went on as it begins
     low: float = 0.0
     high: float = math.inf
-    seen: list[tuple[float, float]] = field(default_factory=list)  # radius, margin: all but those that collapsed
+    seen: list[tuple[float, float]] = field(default_factory=list)  # log loss, log radius, where the loss says something
     stalled: int = 0
     cliff: bool = False  # whether the margin at `high` is far below zero
 
@@ -222,24 +229,27 @@ class Bracket:
         else:
             self.high = eps
             self.cliff = margin < -0.2 * self.rest
-        if margin > -3 * self.rest:  # further down the relaxation collapses and its slope says nothing
-            self.seen.append((eps, margin))
+        loss = 1 - margin / self.rest
+        if LEAST < loss < MOST:  # less is the slope at rest alone; with more the relaxation has collapsed
+            self.seen.append((math.log(loss), math.log(eps)))
         if math.isfinite(width):
             self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
 
     def closed(self, tolerance: float) -> bool:
         return math.isfinite(self.high) and self.high - self.low <= tolerance * self.high
 
-    def aim(self, tolerance: float, first: float) -> float:
-        """Where to evaluate next."""
-        if not self.seen:  # nothing that helps: the first guess, or down by a factor
+    def aim(self, tolerance: float, hint: float) -> float:
+        """Where to evaluate next; `hint` is a guess to start from."""
+        if not self.seen:
+            if self.low < hint < self.high:
+                return hint
             if math.isinf(self.high):
-                return first
-            return self.low / 2 + self.high / 2 if self.low > 0 else self.high / 8
+                return 4 * self.low
+            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 8
         if self.stalled >= 2:
             self.stalled = 0
             return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
-        root = self._root()
+        root = self.root()
         if math.isinf(self.high):
             nudge = 0.35 * tolerance * self.low
             return min(max(root, self.low) + nudge, 8 * self.low)
@@ -251,35 +261,22 @@ class Bracket:
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
 
-    def _root(self) -> float:
-        """The root of the polynomial through the evaluations nearest to it; at radius 0 value and slope are known."""
-        known = sorted(self.seen, key=lambda x: abs(x[1]))[:3]
-        nodes = [x for x, _ in known]
-        values = [y for _, y in known]
-        if len(known) < 3 and 0.0 not in nodes:
-            nodes, values = [*nodes, 0.0, 0.0], [*values, self.rest, self.rest]
-        if len(set(nodes[: len(known)])) < len(known):
-            return nodes[0]
-        table = list(values)  # divided differences, Newton's form
-        for order in range(1, len(nodes)):
-            for k in range(len(nodes) - 1, order - 1, -1):
-                run = nodes[k] - nodes[k - order]
-                table[k] = (table[k] - table[k - 1]) / run if run else self.slope
+    def root(self) -> float:
+        """Where the loss should be 1: by the two evaluations nearest to it, or the nearest on either side."""
+        first, *others = sorted(self.seen, key=lambda x: abs(x[0]))
+        if not others:
+            return _crossing(first)
+        root = _crossing(first, others[0])
+        across = next((x for x in others if (x[0] > 0) != (first[0] > 0)), None)
+        if across is not None and not self.low < root < self.high:
+            root = _crossing(first, across)
+        return root
 
-        def value(x: float) -> float:
-            total = 0.0
-            for node, coefficient in zip(reversed(nodes), reversed(table), strict=True):
-                total = total * (x - node) + coefficient
-            return total
 
-        # the margin falls: between what is proved and what is not, or a little beyond what is proved
-        low, high = self.low, self.high if math.isfinite(self.high) else 4 * max(self.low, nodes[0])
-        if value(high) > 0:
-            return high
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (middle, high) if value(middle) > 0 else (low, middle)
-        return low
+def _crossing(a: tuple[float, float], b: tuple[float, float] | None = None) -> float:
+    """The radius at which the logarithm of the loss is 0, on the line through two points or of the usual slope."""
+    power = POWER if b is None or a[1] == b[1] else (b[0] - a[0]) / (b[1] - a[1])
+    return math.exp(a[1] - a[0] / min(max(power, 1.0), 100.0))
 
 
 def search(
@@ -291,13 +288,10 @@ def search(
     progress: Callable[[int], None] | None = None,
 ) -> tuple[list[float], list[int]]:
     """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
-    count = len(problem)
-    linear = _linear(problem)
-    brackets = [Bracket(m, slope=-m / r) for m, r in zip(rest, linear, strict=True)]
-    first = [START * r for r in linear]
-    calls = [0] * count
-    active = [i for i in range(count) if rest[i] > 0]
-    _close(problem, brackets, calls, active, first, tolerance, progress)
+    brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
+    calls = [0] * len(problem)
+    active = [i for i, m in enumerate(rest) if m > 0]
+    _close(problem, brackets, calls, active, tolerance, progress)
     radii = _verify(problem, brackets, calls, tolerance)
     if steps > 0 and active:
         radii = _tuned(problem, rest, radii, calls, steps, tolerance)
@@ -311,10 +305,9 @@ def _tuned(
     like = problem.centre
     ahead = torch.tensor([AHEAD * r for r in radii], dtype=like.dtype, device=like.device)
     better = problem.tuned(ahead, steps=steps)
-    slopes = [-m / r for m, r in zip(rest, _linear(problem), strict=True)]
-    brackets = [Bracket(m, s, low=r) for m, s, r in zip(rest, slopes, radii, strict=True)]
+    brackets = [Bracket(m, AHEAD * r / START[0], low=r) for m, r in zip(rest, radii, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    _close(better, brackets, calls, active, [AHEAD * r for r in radii], tolerance, None)
+    _close(better, brackets, calls, active, tolerance, None)
     found = _verify(better, brackets, calls, tolerance)
     return [max(a, b) for a, b in zip(radii, found, strict=True)]
 
@@ -324,12 +317,15 @@ def _close(
     brackets: list[Bracket],
     calls: list[int],
     active: list[int],
-    first: list[float],
     tolerance: float,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Narrow the brackets of some instances, together, until all are closed."""
+    """Narrow the brackets of some instances, together, until all are closed.
+
+    They begin at different shares of their linearised radius; those that learn nothing there follow the others.
+    """
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+    hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
 
     def pending() -> list[int]:
         return [i for i in active if not brackets[i].closed(tolerance) and brackets[i].low < FAR * scale]
@@ -340,11 +336,14 @@ def _close(
             progress(len(brackets) - len(remaining))
         if not remaining:
             break
-        eps = _representable(problem, [brackets[i].aim(tolerance, first[i]) for i in remaining])
+        eps = _representable(problem, [brackets[i].aim(tolerance, hints[i]) for i in remaining])
         found = _margin(problem, eps, remaining, rounding=False)
         for i, e, m in zip(remaining, eps, found, strict=True):
             brackets[i].take(e, m)
             calls[i] += 1
+        shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
+        if shares:
+            hints = {i: median(shares) * brackets[i].linear for i in active}
 
 
 def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:

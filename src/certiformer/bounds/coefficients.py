@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from ..ops.base import INSTANCE_NAME, LETTERS, Planes, Shape, Slope, broadcast, whole_axes
+from .kernels import two_sided, with_sides
 
 ROWS = "ABCDEFGHIJKL"  # the axes of the start node
-SIDE, INSTANCE = "Y", INSTANCE_NAME
+SIDE, INSTANCE, AT = "Y", INSTANCE_NAME, "T"
 
 
 class Link(NamedTuple):
@@ -127,16 +128,50 @@ class Coefficients:
                 out += letter
         out = SIDE + INSTANCE + out + slope.inputs
         centre = self._windowed(split.centre, slope.axes, planes.outputs)
+        gap = None if split.gap is None else self._windowed(split.gap, slope.axes, planes.outputs)
         stored, missing = _supply(self._squeezed(), planes.outputs, slope)
-        result = self._einsum(stored, centre, slope.axes, planes.outputs + missing, "", out)
-        if split.gap is not None:
-            gap = self._windowed(split.gap, slope.axes, planes.outputs)
-            spread = self._einsum(stored.abs(), gap, slope.axes, planes.outputs + missing, "", out)
-            result = with_sides(result, spread)
+        if gap is not None and slope.inputs == slope.axes == planes.outputs:  # entry by entry
+            lead = (1, centre.shape[0], *(1,) * (stored.dim() - 1 - centre.dim()))
+            result = two_sided(stored, centre.reshape(*lead, *centre.shape[1:]), gap.reshape(*lead, *gap.shape[1:]))
+        else:
+            result = self._einsum(stored, centre, slope.axes, planes.outputs + missing, "", out)
+            if gap is not None:
+                spread = self._einsum(stored.abs(), gap, slope.axes, planes.outputs + missing, "", out)
+                result = with_sides(result, spread)
         for a_axis, link in enumerate(keep):
             if link is not None:
                 result = result.unsqueeze(2 + a_axis)
         return Coefficients(result, self.rows, shape, tuple(keep))._filled()
+
+    def pull_at(self, planes: Planes, k: int, split: SplitSlope, hot: Tensor, axis: int) -> Chosen | None:
+        """As `pull`, but only to the marked positions of an axis of the input; None where rows are linked to it."""
+        slope = planes.slopes[k]
+        at = slope.inputs[axis]
+        linked = {planes.outputs[link.axis] for link in self.links if link is not None}
+        if at in linked or any(letter in slope.inputs for letter in linked):
+            return None
+        stored, rows = self._names(planes.outputs)
+        a, missing = _supply(self._squeezed(), planes.outputs, slope)
+        left = SIDE + INSTANCE + stored + planes.outputs + missing
+        if at in planes.outputs:
+            a = _at(a, left.index(at), hot)
+            left = SIDE + INSTANCE + AT + left[2:].replace(at, "")
+        out = SIDE + INSTANCE + AT + slope.inputs.replace(at, "") + rows
+
+        def met(a: Tensor, operand: Tensor) -> Tensor:
+            operand = self._windowed(operand, slope.axes, planes.outputs)
+            right = INSTANCE + slope.axes
+            if at in slope.axes:
+                operand = torch.einsum(f"{right},{INSTANCE}{AT}{at}->{right.replace(at, AT)}", operand, hot)
+                right = right.replace(at, AT)
+            found: Tensor = torch.einsum(f"{left},{right}->{out}", a, operand)
+            return found
+
+        result = met(a, split.centre)
+        if split.gap is not None:
+            result = with_sides(result, met(a.abs(), split.gap))
+        sizes = [self.rows[i] for i in range(len(self.rows))]
+        return Chosen(result.expand(*result.shape[: result.dim() - len(sizes)], *sizes))
 
     def _filled(self) -> Coefficients:
         """Row axes that were released from a broadcast, or node axes of size 1, brought to their full size."""
@@ -195,11 +230,7 @@ class Coefficients:
     def _taken(self, hot: Tensor, axis: int) -> Tensor:
         """The entries at the marked positions of an axis; zeros for a block that marks none."""
         lead = len(self.rows)
-        marked, where = hot.max(dim=2)  # [instance, t]
-        by_position = self.tensor.movedim(2 + lead + axis, 2)  # [side, instance, n, *S, *(N without axis)]
-        instance = torch.arange(hot.shape[0], device=hot.device)[:, None] if by_position.shape[1] > 1 else 0
-        chosen = by_position[:, instance, where]  # [side, instance, t, *S, *(N without axis)]
-        chosen = chosen * marked.reshape(1, *marked.shape, *(1,) * (chosen.dim() - 3))
+        chosen = _at(self.tensor, 2 + lead + axis, hot)  # [side, instance, t, *S, *(N without axis)]
         order = [0, 1, 2, *range(3 + lead, chosen.dim()), *range(3, 3 + lead)]
         return chosen.permute(order)
 
@@ -344,6 +375,21 @@ class Coefficients:
         whole.add_(mine)
 
 
+class Chosen(NamedTuple):
+    """Coefficients at the positions that vary and no others: `[side, instance, t, *(N without positions), *S]`."""
+
+    tensor: Tensor
+
+
+def _at(a: Tensor, dim: int, hot: Tensor) -> Tensor:
+    """`[side, instance, ...]` at the marked positions of `dim`: `[side, instance, t, ...]`; 0 where none is marked."""
+    marked, where = hot.max(dim=2)  # [instance, t]
+    by_position = a.movedim(dim, 2)
+    instance = torch.arange(hot.shape[0], device=hot.device)[:, None] if by_position.shape[1] > 1 else 0
+    chosen = by_position[:, instance, where]
+    return chosen * marked.reshape(1, *marked.shape, *(1,) * (chosen.dim() - 3))
+
+
 class SplitSlope(NamedTuple):
     """A slope as centre and half gap; the gap is None where the op is exact."""
 
@@ -355,16 +401,6 @@ class SplitSlope(NamedTuple):
         if slope.upper is slope.lower:
             return SplitSlope(slope.lower, None)
         return SplitSlope((slope.lower + slope.upper) / 2, (slope.upper - slope.lower) / 2)
-
-
-def with_sides(centre: Tensor, spread: Tensor) -> Tensor:
-    """`[centre - spread, centre + spread]` on the side axis, each side with its own values where it has two."""
-    if torch.is_grad_enabled():
-        return torch.cat([centre[:1] - spread[:1], centre[-1:] + spread[-1:]], dim=0)
-    out = centre.new_empty(broadcast((2, *centre.shape[1:]), (2, *spread.shape[1:])))
-    torch.sub(centre[0], spread[0], out=out[0])
-    torch.add(centre[-1], spread[-1], out=out[1])
-    return out
 
 
 def _supply(a: Tensor, outputs: str, slope: Slope) -> tuple[Tensor, str]:

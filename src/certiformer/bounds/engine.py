@@ -20,7 +20,8 @@ from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
 from ..ops.softmax import fold
 from ..sets import Perturbation
-from .coefficients import Coefficients, SplitSlope, with_sides
+from .coefficients import Chosen, Coefficients, SplitSlope
+from .kernels import with_sides
 from .local import Local, sizes
 from .memory import Windows
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
@@ -100,7 +101,7 @@ class Engine:
     sizes: dict[int, Tensor] = field(default_factory=dict)
     local_sizes: dict[int, Tensor] = field(default_factory=dict)
     gaps: dict[int, Tensor] = field(default_factory=dict)
-    footprints: dict[int, int] = field(default_factory=dict)  # entries per slice and instance, node by node
+    footprints: dict[tuple[int, bool], int] = field(default_factory=dict)  # entries per slice and instance, by node
     peak: int = 0  # the most entries the last sweep held at once
     most: int = 0  # the most that any sweep did
     measured: frozenset[int] = frozenset()  # nodes whose distance from the middle is wanted
@@ -215,7 +216,8 @@ class Engine:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
         instances = self.ball.centre.shape[0]
         room = max(1, self.budget // (4 * self.ball.centre.element_size()))  # a few temporaries come on top
-        windows = Windows(node.shape, self.footprints.get(node.index, 0) * instances)
+        key = (node.index, self.rounding)
+        windows = Windows(node.shape, self.footprints.get(key, 0) * instances)
         if not windows.per_slice:
             dense = 2 * instances * math.prod(node.shape) * max(math.prod(n.shape) for n in self.graph.nodes)
             windows.per_slice = math.ceil(dense / node.shape[windows.axis]) if dense <= room else 0
@@ -227,7 +229,7 @@ class Engine:
             windows.used(self.peak)
             functions.append(function)
             offsets.append(offset)
-        self.footprints[node.index] = math.ceil(windows.per_slice / instances)
+        self.footprints[key] = math.ceil(windows.per_slice / instances)
         function, offset = windows.joined(functions, 3), windows.joined(offsets, 2)
         box = self._concretize(function, offset, node)
         floor = rounded_down(self.graph.floors[node.index], box.lower)
@@ -269,9 +271,10 @@ class Engine:
         value = self.rest[start.index]
         offset = _applied(None, rows, value, self._slack(start, value.abs()))
         frontier: dict[int, list[Coefficients]] = {start.index: [rows]}
+        chosen: dict[int, list[Chosen]] = {}  # at nodes where only the positions that vary matter
         for index in range(start.index, -1, -1):
-            parts = frontier.pop(index, None)
-            if parts is None:
+            parts, ahead = frontier.pop(index, []), chosen.pop(index, [])
+            if not parts and not ahead:
                 continue
             node = self.graph.nodes[index]
             self.peak = max(self.peak, sum(p.tensor.numel() for ps in (parts, *frontier.values()) for p in ps))
@@ -281,11 +284,9 @@ class Engine:
                 offset = _widened(offset, parts, slack)
             elif isinstance(node.op, Input) or index in self.local:
                 local = self.local.get(index)
-                for part in parts:
-                    if local is None:
-                        moved = part.select(self.ball.hot, self.ball.axis)
-                    else:
-                        moved = local.carried(part.select(local.marked(self.ball.hot, node), local.axis))
+                hot, axis = self._marked(node)
+                for a in (*(Chosen(part.select(hot, axis)) for part in parts), *ahead):
+                    moved = a.tensor if local is None else local.carried(a.tensor)
                     function = _sum(function, moved.reshape(*moved.shape[:2], -1, *rows.rows))
                 if self.rounding:
                     size = self.magnitude(node) if local is None else self._local_size(local)
@@ -295,7 +296,7 @@ class Engine:
                 function = _applied(function, whole, form.centre, form.gap, "X")
                 offset = _applied(offset, whole, form.offset, _sum(form.offset_gap, self._slack(node, form.size)))
             else:
-                offset = self._substitute(node, parts, frontier, offset, shift)
+                offset = self._substitute(node, parts, frontier, chosen, offset, shift)
         if function is None:
             function = self.ball.centre.new_zeros((1, self.ball.centre.shape[0], self.ball.dimension, *rows.rows))
         return function, offset
@@ -305,6 +306,7 @@ class Engine:
         node: Node,
         parts: list[Coefficients],
         frontier: dict[int, list[Coefficients]],
+        chosen: dict[int, list[Chosen]],
         offset: Tensor,
         shift: bool,
     ) -> Tensor:
@@ -321,9 +323,7 @@ class Engine:
             if pulled is None:
                 ready = self.planes(node)
                 parents = ready.sources
-                pulled = tuple(
-                    part.pull(ready.planes, k, p.shape, ready.slopes[k]) for k, p in enumerate(ready.sources)
-                )
+                pulled = tuple(self._pulled(part, ready, k, chosen) for k in range(len(parents)))
             if not node.op.exact:
                 offset = self._add_offset(node, self.planes(node), part, offset)
             elif isinstance(node.op, Expand):  # copies add up
@@ -331,8 +331,24 @@ class Engine:
             elif self.rounding and not isinstance(node.op, Movement):
                 offset = _widened(offset, [part], self.planes(node).slack)
             for parent, a in zip(parents, pulled, strict=True):
-                _join(frontier.setdefault(parent.index, []), a)
+                if a is not None:
+                    _join(frontier.setdefault(parent.index, []), a)
         return offset
+
+    def _pulled(self, part: Coefficients, ready: Ready, k: int, chosen: dict[int, list[Chosen]]) -> Coefficients | None:
+        """Coefficients on the k-th source, or None where only those at the positions that vary were computed."""
+        source, split = ready.sources[k], ready.slopes[k]
+        if not self.rounding and (source.index in self.local or isinstance(source.op, Input)):
+            found = part.pull_at(ready.planes, k, split, *self._marked(source))
+            if found is not None:
+                chosen.setdefault(source.index, []).append(found)
+                return None
+        return part.pull(ready.planes, k, source.shape, split)
+
+    def _marked(self, node: Node) -> tuple[Tensor, int]:
+        """Which positions of the input or of a local node vary, and the axis they run along."""
+        local = self.local.get(node.index)
+        return (self.ball.hot, self.ball.axis) if local is None else (local.marked(self.ball.hot, node), local.axis)
 
     def _add_offset(self, node: Node, ready: Ready, part: Coefficients, offset: Tensor) -> Tensor:
         """The offsets of a node's planes, entry by entry or, where it is less, as a vector."""

@@ -39,7 +39,7 @@ class Compiled:
     graph: Graph
     anchors: frozenset[int]
     local: dict[int, Local] = field(default_factory=dict)
-    footprints: dict[int, int] = field(default_factory=dict)
+    footprints: dict[tuple[int, bool], int] = field(default_factory=dict)
     replays: Replays = field(default_factory=Replays)
     peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
 
@@ -182,10 +182,13 @@ class Problem:
         if self.centre.device.type != "cuda" or self.method == "ibp" or self.parameters:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same number of instances, so that one recording serves: those that are left, and the first again
-        full = min(self.at_once(max(len(p) for p in self.positions)), len(self))
+        blocks = max(len(p) for p in self.positions)
+        full = min(self.at_once(blocks), len(self))
+        key = (full, blocks, self.p, self.style, rounding)
+        if key in self.compiled.replays.refused:
+            return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         padded = chosen + chosen[:1] * (full - len(chosen))
         ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
-        key = (full, tuple(ball.hot.shape), self.p, self.style, rounding, self.classes)
         with torch.no_grad():
             found = self.compiled.replays(
                 key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded), self._largest

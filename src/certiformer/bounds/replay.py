@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from ..ops.base import Box
 from ..sets import Ball
 
-LARGEST = 6 << 30  # bytes of an evaluation beyond which it keeps a GPU busy by itself
+SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
 KEPT = 8  # recordings of one model and length
 
 
@@ -41,11 +41,11 @@ class Recording:
     result: Evaluation
 
     @staticmethod
-    def of(evaluate: Evaluate, ball: Ball, rows: Tensor) -> Recording:
+    def of(evaluate: Evaluate, ball: Ball, rows: Tensor, pool: Any) -> Recording:
         own = replace(ball, centre=ball.centre.clone(), hot=ball.hot.clone(), eps=ball.eps.clone())
         own_rows = rows.clone()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=pool):
             result = evaluate(own, own_rows)
         return Recording(own, own_rows, graph, result)
 
@@ -69,6 +69,7 @@ class Replays:
     seen: set[Hashable] = field(default_factory=set)
     recorded: dict[Hashable, Recording] = field(default_factory=dict)
     refused: set[Hashable] = field(default_factory=set)
+    pool: list[Any] = field(default_factory=list)  # the memory they share: what one leaves there is copied at once
 
     def __call__(
         self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor, largest: Callable[[], int]
@@ -77,14 +78,15 @@ class Replays:
         if key not in self.recorded and key not in self.seen:
             result = evaluate(ball, rows)
             self.seen.add(key)
-            if largest() > LARGEST:
+            if largest() > SHARE * torch.cuda.get_device_properties(ball.centre.device).total_memory:
                 self.refused.add(key)
             return result
         if key in self.refused:
             return evaluate(ball, rows)
         if key not in self.recorded:
+            self.pool = self.pool or [torch.cuda.graph_pool_handle()]
             try:
-                self.recorded[key] = Recording.of(evaluate, ball, rows)
+                self.recorded[key] = Recording.of(evaluate, ball, rows, self.pool[0])
             except (RuntimeError, NotImplementedError):  # something in it waits for the GPU
                 torch.cuda.synchronize()
                 self.refused.add(key)

@@ -7,7 +7,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cache
@@ -38,6 +38,7 @@ class Way:
     title: str
     kind: Kind
     options: dict[str, Any] = field(default_factory=dict)
+    effort: float = 1.0  # a guess at its time in units of the paper's method, for the first estimate
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -53,14 +54,14 @@ def ways(budget: str = "balanced") -> dict[str, Way]:
     every = (
         Way("upper", "upper (words)", "upper", {"method": "enumeration"}),
         Way("gradient", "upper (gradient)", "upper", {"method": "gradient", "steps": 50, "restarts": 3, "seed": 0}),
-        Way("grad", "gradient norm", "slope"),
-        Way("ibp", "IBP", "lower", {"method": "ibp", **paper}),
+        Way("grad", "gradient norm", "slope", effort=0.01),
+        Way("ibp", "IBP", "lower", {"method": "ibp", **paper}, effort=0.3),
         Way("forward", "fully forward", "lower", {"method": "forward", **paper}),
-        Way("backward", "fully backward", "lower", {"method": "backward", **paper}),
+        Way("backward", "fully backward", "lower", {"method": "backward", **paper}, effort=3.0),
         Way("paper", "the paper's method", "lower", {"method": "backward-forward", **paper}),
         Way("ours-quick", "ours, quick", "lower", {**ours, "method": "backward-forward"}),
-        Way("ours", "ours", "lower", ours),
-        Way("ours-steps", "ours, 30 steps", "lower", {**ours, "steps": 30}),
+        Way("ours", "ours", "lower", ours, effort=3.0),
+        Way("ours-steps", "ours, 30 steps", "lower", {**ours, "steps": 30}, effort=50.0),
     )
     return {way.name: way for way in every}
 
@@ -90,8 +91,15 @@ class Cell:
 
     @property
     def weight(self) -> float:
-        """How long it may take, in no unit: only ratios between cells of one method and one model are used."""
-        return len(self.positions) * len(self.ids) ** 2 or 1e4
+        """How long it may take, in no unit: only ratios are used, and what is known of its model and method first."""
+        return (len(self.positions) * len(self.ids) ** 2 or 1e3) * self.way.effort
+
+    @property
+    def companions(self) -> Hashable:
+        """Cells that agree in this can be done together."""
+        together = self.way.kind == "lower" and not self.timed
+        alike = (self.model, self.way.name, self.norm, self.dtype, len(self.ids), self.positions)
+        return alike if together else self.key
 
     @property
     def title(self) -> str:
@@ -102,48 +110,60 @@ class Cell:
         return f"{self.model}, {norm_name(self.norm)}, {self.way.name}, {what}"
 
 
-def compute(cell: Cell, model: Model, test: Sequence[Example], device: str) -> Record:
-    """Do the work of a cell. A radius that was not found is None."""
-    done: Record = {
-        "model": cell.model,
-        "way": cell.way.name,
-        "options": cell.way.options,
-        "dtype": cell.dtype,
+def compute(cells: Sequence[Cell], model: Model, test: Sequence[Example], device: str) -> list[Record]:
+    """Do the work of some cells that go together. A radius that was not found is None."""
+    first = cells[0]
+    common: Record = {
+        "model": first.model,
+        "way": first.way.name,
+        "options": first.way.options,
+        "dtype": first.dtype,
         "machine": machine(device),
         "versions": versions(),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
     }
-    if cell.way.kind == "accuracy":
+    if first.way.kind == "accuracy":
         began = time.perf_counter()
-        done |= {"accuracy": evaluate(model, test, device=device), "examples": len(test)}
-        return {**done, "seconds": time.perf_counter() - began}
+        right = evaluate(model, test, device=device)
+        return [{**common, "accuracy": right, "examples": len(test), "seconds": time.perf_counter() - began}]
+    common |= {"norm": norm_name(first.norm), "positions": first.positions}
+    found = _lower(cells, model, device) if first.way.kind == "lower" else [_other(c, model, device) for c in cells]
+    return [{**common, **_facts(c, model, device), **own} for c, own in zip(cells, found, strict=True)]
+
+
+def _facts(cell: Cell, model: Model, device: str) -> Record:
+    """What the sentence is like, whatever the method."""
     prepared = prepare(model, cell.ids, device=device)
     lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=cell.norm, dim=-1).tolist()
-    done |= {
-        "norm": norm_name(cell.norm),
+    return {
         "words": cell.words,
         "label": prepared.label,
         "margin": prepared.margin,
-        "positions": cell.positions,
         "lengths": [min(lengths[i] for i in where) for where in cell.positions],
     }
-    options: dict[str, Any] = {"norm": cell.norm, "positions": cell.positions, "device": device, **cell.way.options}
-    if cell.way.kind == "lower":
-        options["dtype"] = getattr(torch, cell.dtype)
-        if cell.timed:
-            first = {"positions": cell.positions[:1], "tolerance": 0.5, "steps": 0}
-            radii(model, [cell.ids], **{**options, **first})
+
+
+def _lower(cells: Sequence[Cell], model: Model, device: str) -> list[Record]:
+    first, inputs = cells[0], [cell.ids for cell in cells]
+    options: dict[str, Any] = {"norm": first.norm, "positions": first.positions, "device": device, **first.way.options}
+    options["dtype"] = getattr(torch, first.dtype)
+    if first.timed:
+        radii(model, inputs, **{**options, "positions": first.positions[:1], "tolerance": 0.5, "steps": 0})
     began = _now(device)
-    if cell.way.kind == "lower":
-        (found,) = radii(model, [cell.ids], **options)
-        done |= {"radii": found.radii, "chosen": found.chosen, "calls": found.calls}
-    elif cell.way.kind == "upper":
-        tried = attack(model, cell.ids, **options)
-        done |= {"radii": [_finite(r) for r in tried.radii], "replacements": tried.words}
+    found = radii(model, inputs, **options)
+    seconds = (_now(device) - began) / len(cells)
+    return [{"radii": f.radii, "chosen": f.chosen, "calls": f.calls, "seconds": seconds} for f in found]
+
+
+def _other(cell: Cell, model: Model, device: str) -> Record:
+    began = _now(device)
+    if cell.way.kind == "slope":
+        slopes = gradients(prepare(model, cell.ids, device=device))
+        own: Record = {"slopes": [slopes[i] for (i,) in cell.positions]}
     else:
-        slopes = gradients(prepared)
-        done |= {"slopes": [slopes[i] for (i,) in cell.positions]}
-    return {**done, "seconds": _now(device) - began}
+        tried = attack(model, cell.ids, norm=cell.norm, positions=cell.positions, device=device, **cell.way.options)
+        own = {"radii": [_finite(r) for r in tried.radii], "replacements": tried.words}
+    return {**own, "seconds": _now(device) - began}
 
 
 def _finite(radius: float) -> float | None:

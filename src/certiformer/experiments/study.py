@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,7 +17,7 @@ from ..inputs import norm_name
 from ..models import Model, load
 from ..training import pick_device
 from .cells import ACCURACY, Cell, Way, compute, fingerprint, fingerprint_of, ways
-from .protocol import Sentence, choose, pieces
+from .protocol import PIECE, Sentence, choose, pieces
 from .store import Record, Store
 from .tables import Subject, Table
 
@@ -200,21 +200,20 @@ class Clock:
     seen: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # seconds and weight
 
     def take(self, cell: Cell, seconds: float) -> None:
-        for key in ((cell.model, cell.way.name), ("", cell.way.name), ("", "")):
+        for key in self._keys(cell):
             spent, weight = self.seen.get(key, (0.0, 0.0))
             self.seen[key] = (spent + seconds, weight + cell.weight)
 
-    def expect(self, cell: Cell) -> float | None:
-        for key in ((cell.model, cell.way.name), ("", cell.way.name), ("", "")):
-            if key in self.seen:
-                spent, weight = self.seen[key]
-                return spent / weight * cell.weight
-        return None
-
-    def expect_all(self, cells: Sequence[Cell]) -> float | None:
+    def expect(self, cells: Sequence[Cell]) -> float | None:
+        """The seconds that some cells will take; None while nothing is known."""
         if not self.seen:
             return None
-        return sum(self.expect(cell) or 0.0 for cell in cells)
+        rates = (next(self.seen[key] for key in self._keys(cell) if key in self.seen) for cell in cells)
+        return sum(spent / weight * cell.weight for cell, (spent, weight) in zip(cells, rates, strict=True))
+
+    @staticmethod
+    def _keys(cell: Cell) -> tuple[tuple[str, str], ...]:
+        return ((cell.model, cell.way.name), ("", cell.way.name), ("", ""))
 
     @property
     def spent(self) -> float:
@@ -230,33 +229,50 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
     clock: Clock | None = None,
 ) -> Outcome:
-    """Compute the cells that are not in the store. With a time limit, none is started that would end after it."""
+    """Compute the cells that are not in the store. With a time limit, none is started that seems to end after it."""
     clock = clock or Clock()
     pending = [cell for cell in cells if cell.key not in store]
     limit = bench.settings.time_limit
     failures: list[str] = []
-    computed, before = 0, ""
-    for number, cell in enumerate(pending):
-        if limit is not None and clock.spent + (clock.expect(cell) or 0.0) >= limit:
+    computed, before, done = 0, "", len(cells) - len(pending)
+    rest = batches(pending)
+    for number, batch in enumerate(rest):
+        first = batch[0]
+        if limit is not None and clock.spent + (clock.expect(batch) or 0.0) >= limit:
             break
         if on_progress is not None:
-            on_progress(
-                Progress(len(cells) - len(pending) + number, len(cells), cell.title, clock.expect_all(pending[number:]))
-            )
-        if cell.model != before and before:
-            bench.model(before).cache.clear()
-        before = cell.model
+            left = clock.expect([cell for later in rest[number:] for cell in later])
+            on_progress(Progress(done, len(cells), first.title, left))
+        if first.model != before and before:
+            bench.model(before).cache.clear()  # its captured graphs
+        before = first.model
         started = time.perf_counter()
         try:
-            record = compute(cell, bench.model(cell.model), bench.dataset(data[cell.model]).test, bench.device)
+            records = compute(batch, bench.model(before), bench.dataset(data[before]).test, bench.device)
         except (CertiformerError, torch.OutOfMemoryError) as error:
-            failures.append(f"{cell.title}: {str(error).splitlines()[0]}")
+            failures += [f"{cell.title}: {str(error).splitlines()[0]}" for cell in batch]
             continue
-        store.add(cell.key, record)
-        clock.take(cell, time.perf_counter() - started)
-        computed += 1
-    left = sum(cell.key not in store for cell in pending) - len(failures)
-    return Outcome(computed, left, tuple(failures))
+        finally:
+            done += len(batch)
+        for cell, record in zip(batch, records, strict=True):
+            store.add(cell.key, record)
+            clock.take(cell, (time.perf_counter() - started) / len(batch))
+        computed += len(batch)
+    left_over = sum(cell.key not in store for cell in pending) - len(failures)
+    return Outcome(computed, left_over, tuple(failures))
+
+
+def batches(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells in their order, those that can be done together side by side as far as a piece of work allows."""
+    groups: dict[tuple[Hashable, int], list[Cell]] = {}
+    seen: dict[Hashable, int] = {}
+    for cell in cells:
+        alike = cell.companions
+        number = seen.get(alike, 0)
+        seen[alike] = number + 1
+        together = max(1, PIECE // max(1, len(cell.positions) * len(cell.ids)))
+        groups.setdefault((alike, number // together), []).append(cell)
+    return list(groups.values())
 
 
 def joined(cells: Sequence[Cell], store: Store) -> Record | None:

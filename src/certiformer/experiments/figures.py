@@ -258,7 +258,7 @@ def _speed(study: Study, found: Sequence[_Found]) -> Iterator[str]:
     slow, slow_printed, known = seconds("backward"), printed("backward"), ways()
     for way in study.ways:
         own = seconds(way.name)
-        if way.name == "backward" or own is None or slow is None:
+        if way.kind != "lower" or way.name == "backward" or own is None or slow is None:
             continue
         theirs = printed(way.name)
         beside = f" (published: {slow_printed / theirs:.2f} times)" if theirs and slow_printed else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,37 +68,52 @@ def _axes(count: int, width: float, height: float, **more: Any) -> tuple[Any, li
     for unused in axes[count:]:
         unused.set_visible(False)
     for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", color="#e5e5e5", linewidth=0.8)
-        ax.set_axisbelow(True)
+        _plain(ax)
     return figure, axes[:count]
 
 
+def _plain(ax: Any) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="#e5e5e5", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def _legend(figure: Any, axes: Iterable[Any], **more: Any) -> None:
+    handles = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), fontsize=8, frameon=False, **more)
+
+
 def layers(main: Json) -> Any:
-    """Average radius against the number of layers, in l2, a panel a dataset."""
+    """Average radius against the number of layers, in l2, a column a dataset; IBP, far below, in a panel of its own."""
+    from matplotlib.figure import Figure
+
     rows = [r for r in main["rows"] if r["labels"]["norm"] == "l2"]
     datasets = list(dict.fromkeys(r["labels"]["data"] for r in rows))
     if not datasets:
         return None
-    figure, axes = _axes(len(datasets), 4.6, 3.8, sharey=True)
-    for ax, data in zip(axes, datasets, strict=True):
-        for source, style in (("here", "-"), ("published", ":")):
-            some = [r for r in rows if r["labels"]["data"] == data and r["source"] == source]
-            for way in ("gradient", "upper", "ours", "paper", "ibp"):
-                points = [(int(r["labels"]["layers"]), r["values"].get(f"{way} avg")) for r in some]
-                points = [(n, v) for n, v in points if v]
-                if points:
-                    here = source == "here"
-                    title = main["titles"][way] + ("" if here else ", published")
-                    x, y = zip(*points, strict=True)
-                    ax.plot(x, y, style, marker="o" if here else ".", color=COLOURS[way], label=title, linewidth=1.8)
-        ax.set_yscale("log")
-        ax.set_xticks(sorted({int(r["labels"]["layers"]) for r in rows}))
-        ax.set_title(DATA[data])
-        ax.set_xlabel("layers")
-    axes[0].set_ylabel("radius, ℓ2 (average over positions)")
-    handles = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize=8, frameon=False)
+    figure = Figure(figsize=(3.6 * len(datasets) + 2.2, 5.2), layout="constrained")
+    grid = figure.subplots(2, len(datasets), squeeze=False, sharex=True, sharey="row", height_ratios=(2, 1))
+    for k, data in enumerate(datasets):
+        for ax, ways in zip(grid[:, k], (("gradient", "upper", "ours", "paper"), ("ibp",)), strict=True):
+            _plain(ax)
+            for way in ways:
+                for source, style in (("here", "o-"), ("published", ".:")):
+                    points = [
+                        (int(r["labels"]["layers"]), r["values"][f"{way} avg"])
+                        for r in rows
+                        if (r["labels"]["data"], r["source"]) == (data, source) and r["values"].get(f"{way} avg")
+                    ]
+                    if points:
+                        title = main["titles"][way] + (", published" if source == "published" else "")
+                        ax.plot(*zip(*points, strict=True), style, color=COLOURS[way], label=title, linewidth=1.8)
+        grid[0, k].set_ylim(bottom=0)
+        grid[0, k].set_title(DATA[data], fontsize=11)
+        grid[1, k].set_yscale("log")
+        grid[1, k].set_xticks(sorted({int(r["labels"]["layers"]) for r in rows}))
+        grid[1, k].set_xlabel("layers")
+    grid[0, 0].set_ylabel("ℓ2 radius, average over positions")
+    grid[1, 0].set_ylabel("the same, log")
+    _legend(figure, grid.flat, loc="outside right center")
     return figure
 
 
@@ -131,11 +146,10 @@ def words(main: Json) -> Any:
         )
         ax.bar([i + 0.2 for i in at], found["ours"]["radii"], width=0.38, color=COLOURS["ours"], label="proved, ours")
         ax.set_xticks(list(at), tokens, rotation=40, ha="right", fontsize=8)
-        ax.set_title(f"{('negative', 'positive')[found['ours']['label']]}", fontsize=9, loc="left")
+        ax.set_title(f"{models[-1]} says {('negative', 'positive')[found['ours']['label']]}", fontsize=9, loc="left")
     for ax in axes[::2]:
-        ax.set_ylabel("radius, ℓ2")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    figure.suptitle(f"Model {models[-1]}", fontsize=10)
+        ax.set_ylabel("ℓ2 radius")
+    _legend(figure, axes, loc="outside upper center", ncols=3)
     return figure
 
 
@@ -158,17 +172,28 @@ def time(tables: list[Json]) -> Any:
     panels = {model: ways for model, ways in panels.items() if len(ways) > 1}
     if not panels:
         return None
-    figure, axes = _axes(len(panels), 4.4, 3.4)
-    for ax, (model, ways) in zip(axes, panels.items(), strict=True):
-        line = sorted(ways.values())
-        ax.plot(*zip(*line, strict=True), color="#cccccc", linewidth=1, zorder=1)
-        for way, (seconds, radius) in ways.items():
+    figure, axes = _axes(len(panels), 4.0, 3.2)
+    for ax, (model, found_ways) in zip(axes, panels.items(), strict=True):
+        ax.plot(*zip(*_front(list(found_ways.values())), strict=True), color="#cccccc", linewidth=1, zorder=1)
+        for way, (seconds, radius) in found_ways.items():
             ax.scatter(seconds, radius, color=COLOURS[way], s=44, zorder=2, label=titles[way])
-            ax.annotate(titles[way], (seconds, radius), xytext=(6, 5), textcoords="offset points", fontsize=8)
         ax.set_xscale("log")
-        ax.set_ylim(bottom=0)
-        ax.margins(x=0.3, y=0.2)
+        times = [seconds for seconds, _ in found_ways.values()]
+        ax.set_xlim(min(times) / 2, max(times) * 2)
+        ax.set_ylim(0, 1.15 * max(radius for _, radius in found_ways.values()))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")
         ax.set_title(model, fontsize=10)
         ax.set_xlabel("seconds a sentence")
-        ax.set_ylabel("radius, ℓ2")
+        ax.set_ylabel("ℓ2 radius, average")
+    _legend(figure, axes, loc="outside right center")
     return figure
+
+
+def _front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points that no other beats in both time and radius, the fastest first."""
+    best: list[tuple[float, float]] = []
+    for seconds, radius in sorted(points):
+        if not best or radius > best[-1][1]:
+            best.append((seconds, radius))
+    return best

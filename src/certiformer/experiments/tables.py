@@ -81,11 +81,11 @@ ABLATION = Table(
     "ablation",
     "Forward, backward, and both",
     tuple(Subject(f"{data}_1_small", data, 1) for data in DATASETS),
-    ("forward", "backward", "paper", "ours-quick", "ours", "ours-steps"),
+    ("gradient", "forward", "backward", "paper", "ours-quick", "ours", "ours-steps"),
     paper.ABLATION,
     "results_fb_ablation",
     timed=True,
-    ratios=(("ours / paper's method", "ours", "paper"),),
+    ratios=(("ours / gradient", "ours", "gradient"), ("ours / paper's method", "ours", "paper")),
 )
 WORDS = Table(
     "words",

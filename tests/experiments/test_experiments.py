@@ -107,12 +107,13 @@ def test_pieces_hold_every_set_once(models):
     (sentence,) = choose(model, [Example(i, WORDS) for i in (0, 1)], count=1, longest=9, shortest=1, device="cpu")
     long = study.Sentence(0, WORDS * 4, sentence.ids[:1] + sentence.ids[1:-1] * 4 + sentence.ids[-1:], 0)
     for words in (1, 2):
-        parts = pieces(long, words, whole=False)
+        parts = pieces(long, words, size=300)
         assert len(parts) > 1
+        assert max(len(part) for part in parts) * len(long.ids) <= 300
         sets = [s for part in parts for s in part]
         assert len(set(sets)) == len(sets) == math.comb(32, words)
         assert {i for s in sets for i in s} == set(range(1, 33))
-        assert pieces(long, words, whole=True) == [tuple(sets)]
+        assert pieces(long, words, size=math.inf) == [tuple(sets)]
 
 
 def test_minimum_and_average_over_positions_then_over_sentences():

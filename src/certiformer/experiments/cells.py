@@ -43,6 +43,11 @@ class Way:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    @property
+    def cut(self) -> bool:
+        """Whether a long sentence is too much for one cell."""
+        return self.kind == "lower" and self.effort >= 1
+
 
 ACCURACY = Way("accuracy", "accuracy", "accuracy")
 

@@ -159,8 +159,10 @@ def time(tables: list[Json]) -> Any:
     titles: dict[str, str] = {}
     for table in tables:
         titles |= table["titles"]
-        lower = {name for name, options in table["settings"]["methods"].items() if "relaxation" in options}
-        for way in lower - {"ibp"}:
+        proofs = [name for name, options in table["settings"]["methods"].items() if "relaxation" in options]
+        for way in proofs:
+            if way == "ibp":  # a thousandth of the others
+                continue
             groups: dict[str, list[Json]] = {}
             for r in table["records"]:
                 if r["way"] == way and r["norm"] == "l2" and r["data"] == "sst":

@@ -22,7 +22,7 @@ from ..models import Model
 from ..models.tokenizer import WordTokenizer
 
 SEED = 0
-PIECE = 512  # tokens in all sets of one cell together: a cell stays short of a minute on a GPU
+PIECE = 512  # tokens in all sets of one cell together, for one layer: a minute or so of the slowest method on a GPU
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def encode(model: Model, words: Sequence[str]) -> tuple[int, ...]:
     return (first, *tokenizer.word_ids(words), last)
 
 
-def pieces(sentence: Sentence, words: int, *, whole: bool) -> list[tuple[tuple[int, ...], ...]]:
-    """All sets of `words` positions of a sentence, cut into parts of about equal size that are quick to do."""
+def pieces(sentence: Sentence, words: int, *, size: float) -> list[tuple[tuple[int, ...], ...]]:
+    """All sets of `words` positions, cut into parts of about equal length with at most `size` tokens in all its sets."""
     sets = list(itertools.combinations(range(1, len(sentence.words) + 1), words))
-    count = 1 if whole else math.ceil(len(sets) * len(sentence.ids) / PIECE)
-    size = math.ceil(len(sets) / count)
-    return [tuple(sets[i : i + size]) for i in range(0, len(sets), size)]
+    most = max(1, math.floor(min(size / len(sentence.ids), len(sets))))
+    step = math.ceil(len(sets) / math.ceil(len(sets) / most))
+    return [tuple(sets[i : i + step]) for i in range(0, len(sets), step)]
 
 
 @dataclass(frozen=True)

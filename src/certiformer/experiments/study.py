@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -162,7 +163,9 @@ def plan(table: Table, bench: Bench) -> Study:
                             dtype=settings.dtype,
                             timed=table.timed,
                         )
-                        for positions in pieces(s, table.words, whole=table.timed)
+                        for positions in pieces(
+                            s, table.words, size=math.inf if table.timed or not way.cut else PIECE / subject.layers
+                        )
                     )
                     for s in sentences
                 )

@@ -54,3 +54,5 @@ def test_the_page_of_results_has_a_place_for_every_table() -> None:
     written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert re.findall(r"<!-- table: ([\w-]+) -->", written) == list(TABLES)
     assert written.count("<!-- end -->") == len(TABLES)
+    assert re.findall(r"<!-- plot: ([\w-]+), [^>]+ -->", written) == ["layers", "words", "time"]
+    assert written.count("<!-- end plot -->") == 3

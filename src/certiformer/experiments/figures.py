@@ -232,7 +232,7 @@ def _notes(study: Study, found: Sequence[_Found]) -> Iterator[str]:
             for name in r["chosen"] if r is not None else ():
                 chosen[name] = chosen.get(name, 0) + 1
     if chosen:
-        listed = "; ".join(f"{name} ({n} sentences)" for name, n in sorted(chosen.items()))
+        listed = "; ".join(f"{name} ({n} sentence{'' if n == 1 else 's'})" for name, n in sorted(chosen.items()))
         yield f"*Ours* was: {listed}."
     if table.timed:
         yield from _speed(study, found)

@@ -70,7 +70,7 @@ def encode(model: Model, words: Sequence[str]) -> tuple[int, ...]:
 
 
 def pieces(sentence: Sentence, words: int, *, size: float) -> list[tuple[tuple[int, ...], ...]]:
-    """All sets of `words` positions, cut into parts of about equal length with at most `size` tokens in all its sets."""
+    """All sets of `words` positions, cut into parts of about equal length, of `size` tokens in all sets at most."""
     sets = list(itertools.combinations(range(1, len(sentence.words) + 1), words))
     most = max(1, math.floor(min(size / len(sentence.ids), len(sets))))
     step = math.ceil(len(sets) / math.ceil(len(sets) / most))

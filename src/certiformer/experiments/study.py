@@ -126,7 +126,8 @@ def plan(table: Table, bench: Bench) -> Study:
     unknown = [name for name in settings.methods or () if name not in known]
     if unknown:
         raise InputError(f"--methods {unknown[0]}: expected some of {', '.join(known)}")
-    chosen = tuple(known[name] for name in table.ways if settings.methods is None or name in settings.methods)
+    named = settings.methods or [name for name in table.ways if name not in table.extra]
+    chosen = tuple(known[name] for name in table.ways if name in named)
     norms = tuple(p for p in table.norms if settings.norms is None or p in settings.norms)
     subjects = [
         s

@@ -25,7 +25,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table is made of. `ratios` are (title, numerator, denominator), of minima and of averages."""
+    """What a table is made of. `ratios` are (title, numerator, denominator), of minima and of averages.
+
+    Methods in `extra` are slow, or beside the point: they are run only where they are asked for by name.
+    """
 
     name: str
     title: str
@@ -39,6 +42,7 @@ class Table:
     longest: int = 32
     timed: bool = False
     shows_layer_norm: bool = False
+    extra: tuple[str, ...] = ()
     ratios: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -55,9 +59,10 @@ MAIN = Table(
     "main",
     "One position",
     _subjects((1, 2, 3)),
-    ("upper", "gradient", "ibp", "paper", "ours"),
+    ("upper", "gradient", "ibp", "paper", "ours-quick", "ours"),
     paper.MAIN,
     "results_main",
+    extra=("ours-quick",),
     ratios=(
         ("paper's method / upper", "paper", "upper"),
         ("ours / upper", "ours", "upper"),
@@ -85,6 +90,7 @@ ABLATION = Table(
     paper.ABLATION,
     "results_fb_ablation",
     timed=True,
+    extra=("ours-steps",),
     ratios=(("ours / gradient", "ours", "gradient"), ("ours / paper's method", "ours", "paper")),
 )
 WORDS = Table(

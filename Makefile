@@ -7,7 +7,7 @@ TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test lint slow docs clean
+.PHONY: demo test lint slow docs results clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("certiformer needs Python 3.10 or newer: make PYTHON=..." if sys.version_info < (3, 10) else 0)'
@@ -41,6 +41,12 @@ slow: $(TOOLS)
 docs: $(STAMP)
 	$(BIN)/python -m certiformer.ops > docs/supported-ops.md
 	OMP_NUM_THREADS=1 $(BIN)/python docs/refresh.py
+
+# the paper's tables, as far as results/ holds them, into docs/results.md; make results FROM=folder
+FROM ?= results
+results: $(TOOLS)
+	$(BIN)/python -m certiformer.experiments plots --out $(FROM)
+	$(BIN)/python docs/results.py $(FROM)
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -46,3 +46,13 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, object] = {"__name__": "readme"}
     for line, code in blocks:
         exec(compile("\n" * line + code, str(ROOT / "README.md"), "exec"), namespace)
+
+
+def test_the_page_of_results_has_a_place_for_every_table() -> None:
+    from certiformer.experiments import TABLES
+
+    written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert re.findall(r"<!-- table: ([\w-]+) -->", written) == list(TABLES)
+    assert written.count("<!-- end -->") == len(TABLES)
+    assert re.findall(r"<!-- plot: ([\w-]+), [^>]+ -->", written) == ["layers", "words", "time"]
+    assert written.count("<!-- end plot -->") == 3

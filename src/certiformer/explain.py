@@ -97,8 +97,8 @@ def importance(
     )
     places = [where[0] for where in proved.positions]
     lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
-    gradients = _gradients(prepared)
-    slopes = [gradients[i] for i in places]
+    slope_at = gradients(prepared)
+    slopes = [slope_at[i] for i in places]
     attacked: list[float] = [math.inf] * len(places)
     replaced: list[str | None] = [None] * len(places)
     if enumerate_words:
@@ -139,7 +139,7 @@ def importance(
     )
 
 
-def _gradients(prepared: Prepared) -> list[float]:
+def gradients(prepared: Prepared) -> list[float]:
     """The l2 norm of the margin's gradient at every position."""
     x = prepared.embeddings.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(margins(prepared.model.module(x), prepared.label).sum(), x)

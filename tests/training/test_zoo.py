@@ -63,6 +63,9 @@ def test_trains_all_skips_finished_ones_and_is_plain_to_read(tmp_path, data_dir,
     assert load(tmp_path / "out" / "sst_2_standard").facts["layer_norm"] == "standard"
     assert zoo.main([*call, "--only", "sst-1"]) == 0
     assert "already trained, skipped" in capsys.readouterr().out
+    half = [*call[:2], "--out", str(tmp_path / "half"), *call[4:]]
+    assert zoo.main([*half, "--only", "sst-1,sst_1_small", "--float16"]) == 0
+    assert load(tmp_path / "half" / "sst_1_small").facts["command"].endswith("--float16 --out sst_1_small")
 
 
 def test_unknown_names_and_absent_data_are_one_line(tmp_path, capsys):

@@ -18,6 +18,7 @@ from .importance import importance
 from .models import models
 from .radius import radius
 from .report import report
+from .reproduce import reproduce
 from .train import train
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "models": models,
     "train": train,
     "eval": evaluate,
+    "reproduce": reproduce,
 }
 
 app = typer.Typer(

@@ -198,10 +198,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="names with commas between them; default: all of them")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
     parser.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny: seconds, to try the way")
+    parser.add_argument("--float16", action="store_true", help="store the weights in half precision")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(arguments)
     try:
         entries = pick(options.only.split(",") if options.only else None)
+        if options.float16:
+            entries = tuple(replace(entry, stored_as="float16") for entry in entries)
         if options.list:
             for entry in entries:
                 c = entry.config

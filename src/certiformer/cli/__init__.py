@@ -12,6 +12,7 @@ import typer
 
 from .. import errors
 from .attack import attack
+from .bench import bench
 from .certify import certify
 from .evaluate import evaluate
 from .importance import importance
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "models": models,
     "train": train,
     "eval": evaluate,
+    "bench": bench,
 }
 
 app = typer.Typer(

@@ -304,11 +304,12 @@ def finish(document: Document, *, json: bool, out: Path | None, quiet: bool) -> 
         write(document, out)
         if not quiet:
             typer.echo(f"written: {out}", err=True)
-    places = sum(len(run.places) for sentence in document.results for run in sentence.runs)
-    if not quiet and len(document.results) > 1 and places and document.seconds > 0:
-        rate = places / document.seconds
+    proved = sum(p.certified is not None for s in document.results for run in s.runs for p in run.places)
+    if not quiet and proved and len(document.results) > 1:
+        rate = proved / max(document.seconds, 1e-9)
         typer.echo(
-            f"{len(document.results)} sentences, {places:,} radii in {document.seconds:.1f} s: {rate:.3g} a second",
+            f"{len(document.results)} sentences: {proved:,} certified radii in {document.seconds:.1f} s, "
+            f"{rate:.3g} a second",
             err=True,
         )
     if not document.complete:

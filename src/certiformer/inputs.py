@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,6 +22,7 @@ Positions = Sequence[int | Sequence[int]]
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 MOST_SETS = 1_000_000
 _DTYPES = (torch.float32, torch.float64)
+_UNCHANGED: ContextVar[bool] = ContextVar("unchanged", default=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +151,8 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
     where = torch.device(device) if device is not None else _where(model)
     key = ("cast", dtype, str(where))
+    if _UNCHANGED.get() and key in model.cache:
+        return cast(Model, model.cache[key])
     weights = _fingerprint(model)
     if key not in model.cache or model.cache.get(("weights", key)) != weights:
         try:
@@ -162,6 +167,16 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         model.cache[key] = copy
         model.cache["weights", key] = weights
     return cast(Model, model.cache[key])
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """While nobody changes weights: models that were looked through once are not looked through again."""
+    token = _UNCHANGED.set(True)
+    try:
+        yield
+    finally:
+        _UNCHANGED.reset(token)
 
 
 def _fingerprint(model: Model) -> tuple[float, ...]:

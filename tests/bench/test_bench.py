@@ -94,3 +94,20 @@ def test_peak_memory_sees_what_was_held_and_freed():
     if peak.bytes is None:
         pytest.skip("no high-water mark on this system")
     assert 100_000_000 < peak.bytes < 400_000_000
+
+
+def test_a_page_is_filled_from_the_files_it_names(written, tmp_path):
+    (tmp_path / "a.json").write_text(written[0].read_text())
+    page = tmp_path / "page.md"
+    page.write_text(
+        "before\n<!-- bench: a.json cpu-table -->\nold\n<!-- end -->\n"
+        "between\n<!-- bench: b.json -->\n<!-- end -->\nafter\n"
+    )
+    for _ in range(2):
+        assert main(["--fill", str(page)]) == 0
+    told = page.read_text()
+    assert told.count("| asked | 0.785 s |") == 1
+    assert "old" not in told
+    assert "Not measured yet." in told
+    assert told.startswith("before\n<!-- bench: a.json cpu-table -->\n")
+    assert told.endswith("<!-- end -->\nafter\n")

@@ -6,11 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import CertiformerError, InputError
 from .cases import SUITES
 from .run import Settings, read, run
-from .tables import markdown
+from .tables import filled, markdown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,11 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-memory", type=float, help="GiB that the bounds may take")
     parser.add_argument("--threads", type=int, help="CPU threads")
     parser.add_argument("--markdown", type=Path, nargs="+", help="print the tables of these JSON files and stop")
-    parser.add_argument("--plots", type=Path, help="with --markdown: write PNG files to this folder")
+    parser.add_argument("--plots", type=Path, help="with --markdown or --fill: write PNG files to this folder")
+    parser.add_argument("--fill", type=Path, help="renew the tables of this page from the JSON files it names and stop")
     given = parser.parse_args(arguments)
     try:
-        if given.markdown:
-            show(given.markdown, given.plots)
+        if given.markdown or given.fill:
+            show(given.markdown or [], given.plots, given.fill)
             return 0
         if given.suite is None:
             raise InputError(f"expected a suite: {', '.join((*SUITES, 'all'))}")
@@ -71,11 +73,21 @@ def prepared_device(device: str | None, threads: int | None) -> str:
     return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def show(files: Sequence[Path], plots: Path | None) -> None:
-    """Print the Markdown of some documents and draw their plots."""
+def show(files: Sequence[Path], plots: Path | None, page: Path | None = None) -> None:
+    """Print the Markdown of some documents, renew the tables of a page, and draw the plots of all of them."""
     documents = [read(file) for file in files]
     for document in documents:
         print(markdown(document))
+    if page is not None:
+
+        def named(file: str) -> dict[str, Any] | None:
+            path = page.parent / file
+            if not path.exists():
+                return None
+            documents.append(read(path))
+            return documents[-1]
+
+        page.write_text(filled(page.read_text(encoding="utf-8"), named), encoding="utf-8")
     if plots is not None:
         from .plots import draw
 

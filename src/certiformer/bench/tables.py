@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
+BLOCK = re.compile(r"(?P<mark><!-- bench: (?P<file>[^\s]+)(?: (?P<suite>[\w-]+))? -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _COLUMNS = "{:<44} {:>9} {:>7} {:>9} {:>8} {:>8} {:>6} {:>6} {:>11} {:>9} {:>9}"
 
 
@@ -73,8 +76,22 @@ def compared(before: Row, after: Row) -> str:
     return "\n".join([*lines, *differ])
 
 
-def markdown(document: Row) -> str:
-    """The tables of one document: one for each group of a suite."""
+def filled(text: str, read: Callable[[str], Row | None]) -> str:
+    """A page with the tables of each `<!-- bench: FILE [SUITE] -->` put before its `<!-- end -->`.
+
+    `read` gives the document of a file, or None where it was not measured yet.
+    """
+
+    def block(found: re.Match[str]) -> str:
+        document = read(found["file"])
+        told = "Not measured yet.\n" if document is None else markdown(document, suite=found["suite"])
+        return f"{found['mark']}\n{told}\n"
+
+    return BLOCK.sub(block, text)
+
+
+def markdown(document: Row, *, suite: str | None = None) -> str:
+    """The tables of one document, or of one suite in it: one for each group."""
     about, settings = document["machine"], document["settings"]
     reached = document["reached"]
     parts = [
@@ -87,13 +104,17 @@ def markdown(document: Row) -> str:
     ]
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in document["rows"]:
-        groups.setdefault((row["case"]["suite"], row["case"]["group"]), []).append(row)
+        if suite in (None, row["case"]["suite"]):
+            groups.setdefault((row["case"]["suite"], row["case"]["group"]), []).append(row)
     for (name, group), rows in groups.items():
         parts.append(_table(group, rows) if name.endswith("table") else _growth(group, rows))
     for failed in document["failed"]:
+        if suite is not None and not failed["key"].startswith(suite):
+            continue
         parts.append(f"Not measured: {failed['key']} ({failed['why']}).")
-    if document["left_out"]:
-        parts.append(f"Not measured for lack of time: {'; '.join(document['left_out'])}.")
+    left = [key for key in document["left_out"] if suite is None or key.startswith(suite)]
+    if left:
+        parts.append(f"Not measured for lack of time: {'; '.join(left)}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,6 +132,7 @@ def _table(group: str, rows: list[Row]) -> str:
         lines.append(["asked", *(f"{row['case']['asked']:.3g} s" for row in rows)])
     lines += [
         [f"**reached**, `{group}`", *(f"**{row['seconds']:.3g} s**" for row in rows)],
+        ["the same, seconds of all cores together", *(f"{row['processor']:.3g} s" for row in rows)],
         ["slowest over fastest run", *(f"{1 + spread(row):.2f}" for row in rows)],
         ["floor", *(f"{row['floor']:.3g} s" for row in rows)],
         ["reached / floor", *(_ratio(row) for row in rows)],

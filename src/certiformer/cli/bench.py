@@ -41,7 +41,10 @@ def bench(
     markdown: Annotated[
         list[Path] | None, typer.Option(help="Print the tables of this JSON and stop; may be given several times.")
     ] = None,
-    plots: Annotated[Path | None, typer.Option(help="With --markdown: write PNG files to this folder.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="With --markdown or --fill: write PNG files here.")] = None,
+    fill: Annotated[
+        Path | None, typer.Option(help="Renew the tables of this page from the JSON it names, stop.")
+    ] = None,
 ) -> None:
     """Measure how long certified radii take on this machine, against what was asked and what could be.
 
@@ -51,8 +54,8 @@ def bench(
     from ..bench.__main__ import prepared_device, show
     from ..errors import InputError
 
-    if markdown:
-        show(markdown, plots)
+    if markdown or fill:
+        show(markdown or [], plots, fill)
         return
     if suite is None:
         raise InputError(f"expected what to measure: {', '.join(s.value for s in Suite)}")

@@ -164,6 +164,7 @@ def collect(
     results go to a JSON file, it is written after every group, and `resume` goes on from it.
     """
     from ..attack import versions
+    from ..inputs import unchanged
     from ..report import Document, Failure
 
     began = time.perf_counter()
@@ -198,7 +199,7 @@ def collect(
 
     complete = True
     try:
-        with progress_bar(len(items), quiet=quiet) as bar:
+        with progress_bar(len(items), quiet=quiet) as bar, unchanged():
             left = [k for k in range(len(items)) if k not in found]
             for group in _groups(items, left, one, fail):
                 handled = len(found) + len(failures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,11 @@ class Settings:
 def run(settings: Settings, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Measure, printing a line for each case; the document that `settings.out` holds at the end."""
     cases = _cases(settings)
-    texts = None if settings.file is None else _lines(settings.file)
+    texts: list[str] | None = None
+    if settings.file is not None:
+        texts = _lines(settings.file)
+        name = f"{len(texts)} sentences of {settings.file.name}"
+        cases = [replace(c, name=name, sentences=len(texts)) if c.suite == "throughput" else c for c in cases]
     before = None if settings.compare is None else read(settings.compare)
     if settings.out is not None:
         settings.out.parent.mkdir(parents=True, exist_ok=True)

@@ -37,10 +37,11 @@ test: lint
 slow: $(TOOLS)
 	$(BIN)/python -m pytest -q -m slow
 
-# what is generated: the table of operations, and the output that the README shows
+# what is generated: the table of operations, the output that the README shows, and the tables of measurements
 docs: $(STAMP)
 	$(BIN)/python -m certiformer.ops > docs/supported-ops.md
 	OMP_NUM_THREADS=1 $(BIN)/python docs/refresh.py
+	$(BIN)/python -m certiformer.bench --fill docs/performance.md
 
 # the paper's tables, as far as results/ holds them, into docs/results.md; make results FROM=folder
 FROM ?= results

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,6 +22,7 @@ Positions = Sequence[int | Sequence[int]]
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 MOST_SETS = 1_000_000
 _DTYPES = (torch.float32, torch.float64)
+_SEEN: ContextVar[set[Hashable] | None] = ContextVar("seen", default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +151,9 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
     where = torch.device(device) if device is not None else _where(model)
     key = ("cast", dtype, str(where))
+    seen = _SEEN.get()
+    if seen is not None and (id(model), key) in seen:
+        return cast(Model, model.cache[key])
     weights = _fingerprint(model)
     if key not in model.cache or model.cache.get(("weights", key)) != weights:
         try:
@@ -161,7 +167,19 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         copy.cache["weights", key] = _fingerprint(copy)
         model.cache[key] = copy
         model.cache["weights", key] = weights
+    if seen is not None:
+        seen.add((id(model), key))
     return cast(Model, model.cache[key])
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """While nobody changes weights: models that were looked through once in here are not looked through again."""
+    token = _SEEN.set(set())
+    try:
+        yield
+    finally:
+        _SEEN.reset(token)
 
 
 def _fingerprint(model: Model) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from .bounds.methods import Method, Relaxation
 from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
 from .errors import InputError
-from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare
+from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, unchanged
 from .models.model import Model
 
 MOST_STEPS = 60
@@ -125,7 +125,8 @@ def radii(
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise InputError(f"steps={steps!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
-    prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
+    with unchanged():
+        prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
     sets = [position_sets(q, words, positions) for q in prepared]
     total = sum(len(s) for s in sets)
     results: list[RadiusResult | None] = [None] * len(prepared)

@@ -109,7 +109,7 @@ class Problem:
             method=method,
             relaxation=relaxation,
             budget=budget,
-            instances=len(questions),
+            instances=-(-len(questions) // len({id(q) for q, _ in questions})),  # of one sentence, in company or not
             cuda=device.type == "cuda",
         )
         return Problem(

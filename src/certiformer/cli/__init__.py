@@ -12,6 +12,7 @@ import typer
 
 from .. import errors
 from .attack import attack
+from .bench import bench
 from .certify import certify
 from .evaluate import evaluate
 from .importance import importance
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
     "eval": evaluate,
     "reproduce": reproduce,
+    "bench": bench,
 }
 
 app = typer.Typer(

@@ -89,4 +89,11 @@ File = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the results to this .json or .html file too.")]
 Dtype = Annotated[Precision, typer.Option("--dtype", help="Number format of the bounds.")]
 WithAttack = Annotated[bool, typer.Option("--attack/--no-attack", help="Search counterexamples beside the proofs.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", help="CPU threads; default: OMP_NUM_THREADS, else one for a small model.", min=1),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on from what --out FILE.json holds of a run that was stopped.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the attack's random starts.")]

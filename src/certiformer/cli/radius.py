@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -31,30 +32,36 @@ def radius(
     out: options.Out = None,
     device: options.Device = "auto",
     dtype: options.Dtype = options.Precision.float64,
+    threads: options.Threads = None,
+    resume: options.Resume = False,
     quiet: options.Quiet = False,
 ) -> None:
     """How far may each word move with the verdict proved unchanged, and how far does an attack need.
 
     Example: [bold]certiformer radius "a great film"[/bold]
     """
-    from ..inputs import norm_name, norm_order, prepare
-    from ..report import measure
+    from ..inputs import norm_name, norm_order, position_sets, prepare
+    from ..report import measure_many
     from .view import show_sentence, show_values
-    from .work import check_out, chosen_sets, collect, finish, open_model, precision, read_items
+    from .work import Together, check_out, chosen_sets, collect, finish, open_model, precision, read_items
 
     check_out(out)
     norms = [norm_order(p) for p in norm or ["2"]]
     items = read_items(texts, file)
-    opened, where = open_model(model, device)
+    opened, where = open_model(model, device, threads)
 
-    def one(text: str, advance: Fraction) -> Sentence:
-        sets = chosen_sets(prepare(opened, text, device=where), positions) if positions else None
-        return measure(
+    def key(text: str) -> tuple[Hashable, int]:
+        prepared = prepare(opened, text, device=where)
+        sets = position_sets(prepared, words, chosen_sets(prepared, positions))
+        return (len(prepared.tokens), tuple(sets)), len(sets)
+
+    def many(texts: Sequence[str], advance: Fraction) -> Sequence[Sentence]:
+        return measure_many(
             opened,
-            text,
+            texts,
             norms=norms,
             words=words,
-            positions=sets,
+            positions=chosen_sets(prepare(opened, texts[0], device=where), positions),
             attack="gradient" if attack else None,
             method=method.value,
             relaxation=None if relaxation is None else relaxation.value,
@@ -70,7 +77,7 @@ def radius(
     document = collect(
         opened,
         items,
-        one,
+        Together(key, many),
         command="radius",
         settings={
             "norms": [norm_name(p) for p in norms],
@@ -88,5 +95,7 @@ def radius(
         },
         quiet=quiet,
         show=None if json else show_values if quiet else show_sentence,
+        out=out,
+        resume=resume,
     )
     raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))

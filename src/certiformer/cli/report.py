@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,7 @@ def report(
     file: options.File = None,
     device: options.Device = "auto",
     dtype: options.Dtype = options.Precision.float64,
+    threads: options.Threads = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write one HTML file: every word by its certified and attacked radius, in every norm.
@@ -40,9 +42,9 @@ def report(
     Example: [bold]certiformer report "a great film" --out report.html[/bold]
     """
     from ..errors import InputError
-    from ..inputs import norm_name, norm_order
-    from ..report import from_json, measure
-    from .work import check_out, collect, finish, open_model, precision, read_items, write
+    from ..inputs import norm_name, norm_order, position_sets, prepare
+    from ..report import from_json, measure_many
+    from .work import Together, check_out, collect, finish, open_model, precision, read_items, write
 
     if out.suffix != ".html":
         raise InputError(f"--out {out}: expected a name that ends in .html")
@@ -60,12 +62,16 @@ def report(
         return
     norms = [norm_order(p) for p in norm or ["1", "2", "inf"]]
     items = read_items(texts, file)
-    opened, where = open_model(model, device)
+    opened, where = open_model(model, device, threads)
 
-    def one(text: str, advance: Fraction) -> Sentence:
-        return measure(
+    def key(text: str) -> tuple[Hashable, int]:
+        prepared = prepare(opened, text, device=where)
+        return len(prepared.tokens), len(position_sets(prepared, words))
+
+    def many(texts: Sequence[str], advance: Fraction) -> Sequence[Sentence]:
+        return measure_many(
             opened,
-            text,
+            texts,
             norms=norms,
             words=words,
             attack="gradient" if attack else None,
@@ -83,7 +89,7 @@ def report(
     document = collect(
         opened,
         items,
-        one,
+        Together(key, many),
         command="report",
         settings={
             "norms": [norm_name(p) for p in norms],

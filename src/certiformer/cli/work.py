@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from ..report import Document, Sentence
 
 CONTRADICTION, INTERRUPTED = 3, 130
+WINDOW = 256  # sentences that are looked at together for groups of one length
+MOST = 256  # sets of positions in a group: what a stopped run may lose
+SMALL = 64  # width up to which a second thread gains nothing
 Fraction = Callable[[float], None]
 
 
@@ -70,13 +74,20 @@ def _read_file(file: str) -> list[Item]:
     return items
 
 
-def open_model(name: str | None, device: str) -> tuple[Model, str]:
-    """The model and the device to use it on."""
+def open_model(name: str | None, device: str, threads: int | None = None) -> tuple[Model, str]:
+    """The model and the device to use it on, with as many threads as were asked for or as its size is worth."""
+    import torch
+
     from ..models import load
     from ..training import pick_device
 
     where = pick_device(device)
-    return load(name), str(where)
+    model = load(name)
+    if threads is None and "OMP_NUM_THREADS" not in os.environ and model.facts.get("hidden_size", SMALL + 1) <= SMALL:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return model, str(where)
 
 
 def precision(name: str) -> torch.dtype:
@@ -124,61 +135,164 @@ def check_out(out: Path | None) -> None:
         raise InputError(f"--out {out}: {'this is a folder' if out.is_dir() else f'no folder {out.parent}'}")
 
 
+@dataclass(frozen=True)
+class Together:
+    """Sentences that are handled several at a time.
+
+    `key` says what those must share, and how many sets of positions a sentence has; `many` handles some.
+    """
+
+    key: Callable[[str], tuple[Hashable, int]]
+    many: Callable[[Sequence[str], Fraction], Sequence[Sentence]]
+
+
 def collect(
     model: Model,
     items: Sequence[Item],
-    one: Callable[[str, Fraction], Sentence],
+    one: Callable[[str, Fraction], Sentence] | Together,
     *,
     command: str,
     settings: dict[str, Any],
     quiet: bool,
     show: Callable[[Sentence], None] | None,
+    out: Path | None = None,
+    resume: bool = False,
 ) -> Document:
-    """Handle the sentences in turn. One that fails is reported and the rest go on, unless it is the only one; Ctrl-C
-    keeps what is finished."""
+    """Handle the sentences, those that can be together; what is found is shown in the order they were given in.
+
+    One that fails is reported and the rest go on, unless it is the only one; Ctrl-C keeps what is finished. Where the
+    results go to a JSON file, it is written after every group, and `resume` goes on from it.
+    """
     from ..attack import versions
+    from ..inputs import unchanged
     from ..report import Document, Failure
 
     began = time.perf_counter()
-    results: list[Sentence] = []
-    failures: list[Failure] = []
+    found: dict[int, Sentence] = {}
+    failures: dict[int, Failure] = {}
+    before, shown = 0.0, 0
+    if resume:
+        found, before = _earlier(out, items, model=model.name, command=command, settings=settings)
+
+    def document(complete: bool) -> Document:
+        return Document(
+            command=command,
+            model=model.name,
+            labels=model.labels,
+            settings=settings,
+            versions=versions(),
+            created=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            seconds=before + time.perf_counter() - began,
+            results=tuple(found[k] for k in sorted(found)),
+            failures=tuple(failures[k] for k in sorted(failures)),
+            complete=complete,
+        )
+
+    def fail(number: int, error: CertiformerError) -> None:
+        item = items[number]
+        if len(items) == 1 and item.line is None:
+            raise error
+        failures[number] = Failure(item.line, item.text, str(error))
+        where = f"sentence {number + 1}" if item.line is None else f"line {item.line}"
+        with bar.hidden():
+            typer.echo(f"error: {where}: {error}", err=True)
+
     complete = True
     try:
-        with progress_bar(len(items), quiet=quiet) as bar:
-            for number, item in enumerate(items):
-                try:
-                    result = one(item.text, partial(_advance, bar.advance, number))
-                except CertiformerError as error:
-                    if len(items) == 1 and item.line is None:
-                        raise
-                    failures.append(Failure(item.line, item.text, str(error)))
-                    where = f"sentence {number + 1}" if item.line is None else f"line {item.line}"
-                    with bar.hidden():
-                        typer.echo(f"error: {where}: {error}", err=True)
-                else:
-                    results.append(result)
-                    if show is not None:
+        with progress_bar(len(items), quiet=quiet) as bar, unchanged():
+            left = [k for k in range(len(items)) if k not in found]
+            for group in _groups(items, left, one, fail):
+                handled = len(found) + len(failures)
+                advance = partial(_advance, bar.advance, handled, len(group))
+                for number, result in _handled(items, group, one, advance):
+                    if isinstance(result, CertiformerError):
+                        fail(number, result)
+                    else:
+                        found[number] = result
+                while shown in found or shown in failures:
+                    if show is not None and shown in found:
                         with bar.hidden():
-                            show(result)
-                bar.advance(number + 1)
+                            show(found[shown])
+                    shown += 1
+                bar.advance(len(found) + len(failures))
+                if out is not None and out.suffix == ".json" and len(group) < len(items):
+                    write(document(complete=False), out)
     except KeyboardInterrupt:
         complete = False
-    return Document(
-        command=command,
-        model=model.name,
-        labels=model.labels,
-        settings=settings,
-        versions=versions(),
-        created=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        seconds=time.perf_counter() - began,
-        results=tuple(results),
-        failures=tuple(failures),
-        complete=complete,
-    )
+    return document(complete)
 
 
-def _advance(advance: Fraction, before: int, share: float) -> None:
-    advance(before + share)
+def _groups(
+    items: Sequence[Item],
+    left: Sequence[int],
+    one: Callable[[str, Fraction], Sentence] | Together,
+    fail: Callable[[int, CertiformerError], None],
+) -> Iterator[list[int]]:
+    """Which sentences to handle together: of one key, in the order of the first of them, no more than `MOST` sets."""
+    if not isinstance(one, Together):
+        yield from ([k] for k in left)
+        return
+    for start in range(0, len(left), WINDOW):
+        groups: dict[Hashable, list[tuple[int, int]]] = {}
+        for k in left[start : start + WINDOW]:
+            try:
+                key, sets = one.key(items[k].text)
+            except CertiformerError as error:
+                fail(k, error)
+            else:
+                groups.setdefault(key, []).append((k, sets))
+        for members in groups.values():
+            group: list[int] = []
+            total = 0
+            for k, sets in members:
+                if group and total + sets > MOST:
+                    yield group
+                    group, total = [], 0
+                group.append(k)
+                total += sets
+            yield group
+
+
+def _handled(
+    items: Sequence[Item], group: list[int], one: Callable[[str, Fraction], Sentence] | Together, advance: Fraction
+) -> Iterator[tuple[int, Sentence | CertiformerError]]:
+    """What was found for each of a group, or why nothing; where one spoils the group, each goes alone."""
+    texts = [items[k].text for k in group]
+    try:
+        results = one.many(texts, advance) if isinstance(one, Together) else [one(texts[0], advance)]
+    except CertiformerError as error:
+        if len(group) == 1:
+            yield group[0], error
+            return
+        for k in group:
+            yield from _handled(items, [k], one, advance)
+    else:
+        yield from zip(group, results, strict=True)
+
+
+def _earlier(
+    out: Path | None, items: Sequence[Item], *, model: str, command: str, settings: dict[str, Any]
+) -> tuple[dict[int, Sentence], float]:
+    """The sentences that a run before this one finished, and the seconds it took."""
+    from ..report import from_json
+
+    if out is None or out.suffix != ".json":
+        raise InputError("--resume goes on from a file: give --out FILE.json")
+    if not out.exists():
+        return {}, 0.0
+    document = from_json(out.read_text(encoding="utf-8"), where=str(out))
+    now = {"command": command, "model": model, **settings}
+    then = {"command": document.command, "model": document.model, **document.settings}
+    differ = [key for key in now if now[key] != then.get(key)]
+    if differ:
+        told = ", ".join(f"{key} {then.get(key)!r}" for key in differ)
+        raise InputError(f"--resume: {out} was made with {told}: use the same, or another file")
+    known = {sentence.text: sentence for sentence in document.results}
+    return {k: known[item.text] for k, item in enumerate(items) if item.text in known}, document.seconds
+
+
+def _advance(advance: Fraction, before: int, count: int, share: float) -> None:
+    advance(before + count * share)
 
 
 def finish(document: Document, *, json: bool, out: Path | None, quiet: bool) -> int:
@@ -191,6 +305,14 @@ def finish(document: Document, *, json: bool, out: Path | None, quiet: bool) -> 
         write(document, out)
         if not quiet:
             typer.echo(f"written: {out}", err=True)
+    proved = sum(p.certified is not None for s in document.results for run in s.runs for p in run.places)
+    if not quiet and proved and len(document.results) > 1:
+        rate = proved / max(document.seconds, 1e-9)
+        typer.echo(
+            f"{len(document.results)} sentences: {proved:,} certified radii in {document.seconds:.1f} s, "
+            f"{rate:.3g} a second",
+            err=True,
+        )
     if not document.complete:
         done = len(document.results)
         typer.echo(f"stopped; {done} finished sentence{'' if done == 1 else 's'} kept", err=True)

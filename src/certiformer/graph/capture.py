@@ -1,4 +1,4 @@
-"""From a PyTorch module to an op graph, through torch.export."""
+"""From a PyTorch module to an op graph, through torch.export or, where that is enough, by calling it on a symbol."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..errors import ModelError, UnsupportedError
 from ..ops.base import Shape
 from .build import Builder, Ref, lowerings
+from .direct import trace
 from .graph import Graph
 from .hints import nearest
 
@@ -22,10 +23,12 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
     front, so no rule about batches is needed. The graph is checked against the module at the example and around it.
     """
     module = module.eval()
-    program = _export(module, example)
     with torch.no_grad():
         builder = Builder(example[None])
-        output = _walk(program, builder)
+        output = trace(module, builder) if getattr(module, "direct", False) else None
+        if output is None:
+            builder = Builder(example[None])
+            output = _walk(_export(module, example), builder)
         if builder.problems:
             raise UnsupportedError(_report(module, builder.problems))
         if not isinstance(output, Ref) or not builder.nodes[output.index].perturbed:

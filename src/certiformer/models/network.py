@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._device import DeviceContext
 
 from ..errors import ModelError
 
@@ -160,6 +161,8 @@ class Classifier(nn.Module):
     `scores_seen`, when given, receives every layer's attention scores before masking and softmax.
     """
 
+    direct = True  # `forward` keeps to what graph/direct.py knows
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.dropout = config.dropout
@@ -210,9 +213,18 @@ def to_file_names(embed: Embeddings, classifier: Classifier) -> dict[str, Tensor
     return named | {file_name("classifier", k): v for k, v in classifier.state_dict().items()}
 
 
+class _Unfilled(DeviceContext):
+    """A device on which modules are made without filling their weights; torch compiles that for the meta device."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return (kwargs or {}).get("tensor", args[0] if args else None)
+        return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+
+
 def from_file_names(config: Config, tensors: Mapping[str, Tensor]) -> tuple[Embeddings, Classifier]:
     """Both halves in evaluation mode holding `tensors`, which must be complete and of the right shapes."""
-    with torch.device("meta"):
+    with _Unfilled("meta"):
         embed, classifier = Embeddings(config), Classifier(config)
     embed.load_state_dict({k: tensors[file_name("embed", k)] for k in embed.state_dict()}, assign=True)
     classifier.load_state_dict({k: tensors[file_name("classifier", k)] for k in classifier.state_dict()}, assign=True)
@@ -221,5 +233,5 @@ def from_file_names(config: Config, tensors: Mapping[str, Tensor]) -> tuple[Embe
 
 def expected_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor a model file of this configuration holds."""
-    with torch.device("meta"):
+    with _Unfilled("meta"):
         return {k: tuple(v.shape) for k, v in to_file_names(Embeddings(config), Classifier(config)).items()}

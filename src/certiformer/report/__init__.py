@@ -2,7 +2,7 @@
 
 from ..explain import Ranked
 from .html import html
-from .measure import measure, sentence
+from .measure import measure, measure_many, sentence
 from .records import Document, Failure, Place, Run, Sentence, Verdict, from_json, to_json
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "from_json",
     "html",
     "measure",
+    "measure_many",
     "sentence",
     "to_json",
 ]

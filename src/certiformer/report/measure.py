@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,23 +49,67 @@ def measure(
     `on_progress` gets the share that is done. Where a certified radius exceeds an attacked one, the run's `error`
     says so and how to reproduce it.
     """
-    prepared = prepare(model, inputs, device=device)
+    (found,) = measure_many(
+        model,
+        [inputs],
+        norms=norms,
+        words=words,
+        positions=positions,
+        certify=certify,
+        attack=attack,
+        method=method,
+        relaxation=relaxation,
+        budget=budget,
+        optimise=optimise,
+        tolerance=tolerance,
+        seed=seed,
+        steps=steps,
+        restarts=restarts,
+        dtype=dtype,
+        device=device,
+        on_progress=on_progress,
+    )
+    return found
+
+
+def measure_many(
+    model: Model,
+    inputs: Sequence[Inputs],
+    *,
+    norms: Sequence[float | str] = (2,),
+    words: int = 1,
+    positions: Positions | None = None,
+    certify: bool = True,
+    attack: AttackMethod | None = "gradient",
+    method: AutoMethod = "auto",
+    relaxation: Relaxation | None = None,
+    budget: Budget = "balanced",
+    optimise: int = 0,
+    tolerance: float = 1e-3,
+    seed: int = 0,
+    steps: int = 50,
+    restarts: int = 3,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    on_progress: Fraction | None = None,
+) -> tuple[Sentence, ...]:
+    """As `measure`, for many inputs: the radii of those of one length are searched together."""
+    prepared = [prepare(model, x, device=device) for x in inputs]
     stages = len(norms) * (int(certify) + int(attack is not None))
-    done = 0
+    done = 0.0
 
-    def stage(finished: int, total: int) -> None:
+    def stage(share: float, finished: int, total: int) -> None:
         if on_progress is not None:
-            on_progress((done + finished / max(1, total)) / max(1, stages))
+            on_progress((done + share * finished / max(1, total)) / max(1, stages))
 
-    runs: list[Run] = []
+    runs: list[list[Run]] = [[] for _ in prepared]
     for norm in norms:
-        proved: RadiusResult | None = None
-        found: AttackResult | None = None
+        proved: Sequence[RadiusResult | None] = [None] * len(prepared)
         if certify:
-            from ..search import radius
+            from ..search import radii
 
             options: dict[str, Any] = {} if relaxation is None else {"relaxation": relaxation}
-            proved = radius(
+            proved = radii(
                 model,
                 inputs,
                 norm=norm,
@@ -76,25 +121,27 @@ def measure(
                 tolerance=tolerance,
                 dtype=dtype,
                 device=device,
-                progress=stage,
+                progress=partial(stage, 1.0),
                 **options,
             )
             done += 1
-        if attack is not None:
-            found = attack_prepared(
-                prepared,
-                norm=norm,
-                words=words,
-                positions=positions,
-                method=attack,
-                seed=seed,
-                steps=steps,
-                restarts=restarts,
-                on_progress=stage,
-            )
-            done += 1
-        runs.append(_run(model, prepared, norm_name(norm_order(norm)), proved, found, dtype))
-    return sentence(prepared, runs=tuple(runs))
+        for i, each in enumerate(prepared):
+            found: AttackResult | None = None
+            if attack is not None:
+                found = attack_prepared(
+                    each,
+                    norm=norm,
+                    words=words,
+                    positions=positions,
+                    method=attack,
+                    seed=seed,
+                    steps=steps,
+                    restarts=restarts,
+                    on_progress=partial(stage, 1 / len(prepared)),
+                )
+                done += 1 / len(prepared)
+            runs[i].append(_run(model, each, norm_name(norm_order(norm)), proved[i], found, dtype))
+    return tuple(sentence(each, runs=tuple(r)) for each, r in zip(prepared, runs, strict=True))
 
 
 def sentence(prepared: Prepared, *, runs: tuple[Run, ...] = ()) -> Sentence:

@@ -1,0 +1,133 @@
+"""A module run on a symbol instead of a tensor: a graph without torch.export, which takes seconds to load.
+
+For modules that say `direct = True`: their `forward` uses nothing but what `Symbol` knows. The graph is the same as
+torch.export's, and checked against the module in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .build import Builder, Ref, lowerings
+
+_aten = torch.ops.aten
+
+
+class Unknown(Exception):
+    """A call that is not in `CALLS`."""
+
+
+class Symbol:
+    """Stands for a node: calling torch's functions on it adds nodes."""
+
+    def __init__(self, builder: Builder, ref: Ref) -> None:
+        self.builder, self.ref = builder, ref
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in CALLS:
+            raise Unknown(getattr(func, "__name__", str(func)))
+        return CALLS[func](*args, **(kwargs or {}))
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size(self.builder.shape(self.ref))
+
+    def view(self, *sizes: int) -> Symbol:
+        return _call(_aten.view.default, self, list(sizes))
+
+    def reshape(self, sizes: torch.Size) -> Symbol:
+        return _call(_aten.reshape.default, self, list(sizes))
+
+    def transpose(self, i: int, j: int) -> Symbol:
+        return _call(_aten.transpose.int, self, i, j)
+
+    def mean(self, dim: int, keepdim: bool = False) -> Symbol:
+        return _call(_aten.mean.dim, self, [dim], keepdim)
+
+    def softmax(self, dim: int) -> Symbol:
+        return _call(_aten.softmax.int, self, dim)
+
+    def __add__(self, other: Symbol) -> Symbol:
+        return _call(_aten.add.Tensor, self, other)
+
+    def __sub__(self, other: Symbol) -> Symbol:
+        return _call(_aten.sub.Tensor, self, other)
+
+    def __truediv__(self, other: float) -> Symbol:
+        return _call(_aten.div.Tensor, self, other)
+
+    def __getitem__(self, index: tuple[slice, int]) -> Symbol:
+        if not (isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) and type(index[1]) is int):
+            raise Unknown(f"indexing by {index!r}")
+        return _call(_aten.select.int, self, 1, index[1])
+
+    def __bool__(self) -> bool:
+        raise Unknown("a branch on what is perturbed")
+
+
+def _layer_norm(x: Symbol, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Symbol:
+    return _call(_aten.layer_norm.default, x, list(shape), weight, bias, eps)
+
+
+CALLS: dict[Any, Callable[..., Symbol]] = {
+    F.linear: lambda x, weight, bias=None: _call(_aten.linear.default, x, weight, bias),
+    F.relu: lambda x, inplace=False: _call(_aten.relu.default, x),
+    F.gelu: lambda x: _call(_aten.gelu.default, x),
+    F.layer_norm: _layer_norm,
+    torch.matmul: lambda x, y: _call(_aten.matmul.default, x, y),
+    torch.tanh: lambda x: _call(_aten.tanh.default, x),
+    Tensor.mul: lambda x, y: _call(_aten.mul.Tensor, x, y),
+}
+
+
+def _call(target: Any, *args: Any) -> Symbol:
+    """A call of an ATen operator, lowered as one that torch.export recorded."""
+    builder = next(a.builder for a in args if isinstance(a, Symbol))
+    values = [builder.values[a.ref.index][0] if isinstance(a, Symbol) else a for a in args]
+    builder.target = str(target)
+    builder.result_shape = tuple(target(*values).shape)
+    given = tuple(a.ref if isinstance(a, Symbol) else a for a in args)
+    found = lowerings()[builder.target].lower(builder, given, {})
+    return Symbol(builder, found)
+
+
+def trace(module: nn.Module, builder: Builder) -> Ref | None:
+    """The node of a module's output, or None where its `forward` calls something unknown."""
+    try:
+        with _paths(module, builder):
+            result = module(Symbol(builder, Ref(0)))
+    except Unknown:
+        return None
+    return result.ref if isinstance(result, Symbol) else None
+
+
+@contextmanager
+def _paths(module: nn.Module, builder: Builder) -> Iterator[None]:
+    """While the module runs, `builder.path` is the part of it that does."""
+    names = {part: name for name, part in module.named_modules()}
+    stack = [""]
+
+    def enter(part: nn.Module, args: Any) -> None:
+        stack.append(names.get(part, stack[-1]))
+        builder.path = stack[-1]
+
+    def leave(part: nn.Module, args: Any, result: Any) -> None:
+        stack.pop()
+        builder.path = stack[-1]
+
+    handles = (
+        nn.modules.module.register_module_forward_pre_hook(enter),
+        nn.modules.module.register_module_forward_hook(leave),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,184 @@
+"""Many sentences on the command line: together, stopped, resumed; the results are those of each alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from certiformer import report as reporting
+from certiformer.cli import main, work
+from certiformer.models import Config, write_folder
+from certiformer.models.network import build
+from certiformer.models.tokenizer import SPECIAL_TOKENS
+from certiformer.report import Document, from_json
+
+WORDS = ("a", "good", "bad", "film", "plot", "dull")
+TEXTS = ["a good film", "bad film", "a bad plot", "dull", "good plot", "a dull film"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    torch.manual_seed(2)
+    vocabulary = (*SPECIAL_TOKENS, *WORDS)
+    config = Config(
+        1, len(vocabulary), hidden_size=8, intermediate_size=8, num_attention_heads=2, max_position_embeddings=12
+    )
+    embed, classifier = build(config)
+    for parameter in (*embed.parameters(), *classifier.parameters()):
+        parameter.data *= 15 if parameter.dim() > 1 else 1
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    return write_folder(path, config=config, embed=embed, classifier=classifier, vocabulary=vocabulary)
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return int(stopped.value.code or 0), out, err
+
+
+def radii(document: Document) -> list[tuple[str, list[float | None]]]:
+    return [(s.text, [p.certified for r in s.runs for p in r.places]) for s in document.results]
+
+
+@pytest.mark.parametrize("method", ["auto", "backward-forward"])
+def test_together_is_as_alone(folder, capsys, tmp_path, method):
+    (tmp_path / "lines.txt").write_text("\n".join(TEXTS))
+    call = ["--model", folder, "--json", "--no-attack", "--device", "cpu", "--norm", "2", "--method", method]
+    code, out, err = run(capsys, "radius", "--file", tmp_path / "lines.txt", *call)
+    together = from_json(out)
+    assert code == 0
+    assert "a second" in err
+    assert [s.text for s in together.results] == TEXTS
+    for text, found in radii(together):
+        alone = from_json(run(capsys, "radius", text, *call)[1])
+        assert found == pytest.approx(radii(alone)[0][1], rel=2e-3)
+
+
+def test_positions_may_differ_from_sentence_to_sentence(folder, capsys):
+    call = ["--model", folder, "--json", "--no-attack", "--method", "ibp", "--positions", "film"]
+    code, out, err = run(capsys, "radius", "a good film", "film", "a film a", "a good plot", *call)
+    document = from_json(out)
+    assert code == 2
+    assert [[p.positions for p in s.runs[0].places] for s in document.results] == [[(3,)], [(1,)], [(2,)]]
+    assert "no word 'film'" in err
+
+
+def test_groups_are_bounded_and_cover_everything_once(monkeypatch):
+    chance = random.Random(0)
+    items = [work.Item("x" * chance.randrange(1, 6)) for _ in range(100)]
+    monkeypatch.setattr(work, "WINDOW", 40)
+    monkeypatch.setattr(work, "MOST", 12)
+    together = work.Together(key=lambda text: (len(text), len(text)), many=lambda texts, advance: [])
+    groups = list(work._groups(items, range(100), together, lambda k, error: None))
+    assert sorted(k for group in groups for k in group) == list(range(100))
+    for group in groups:
+        assert len({len(items[k].text) for k in group}) == 1
+        assert sum(len(items[k].text) for k in group) <= 12
+        assert max(group) - min(group) < 40
+
+
+def test_one_that_spoils_its_group_fails_alone(folder, capsys, monkeypatch):
+    from certiformer.errors import InputError
+
+    real = reporting.measure_many
+
+    def measure_many(model, inputs, **options):
+        if "a bad plot" in inputs:
+            raise InputError("not this one")
+        return real(model, inputs, **options)
+
+    monkeypatch.setattr(reporting, "measure_many", measure_many)
+    code, out, err = run(capsys, "radius", *TEXTS, "--model", folder, "--json", "--no-attack", "--method", "ibp")
+    assert code == 2
+    assert [s.text for s in from_json(out).results] == [t for t in TEXTS if t != "a bad plot"]
+    assert err.splitlines()[0] == "error: sentence 3: not this one"
+
+
+def test_a_stopped_run_goes_on_where_it_was(folder, capsys, tmp_path, monkeypatch):
+    real, handled = reporting.measure_many, []
+    out = tmp_path / "r.json"
+    call = ["radius", *TEXTS, "--model", folder, "--no-attack", "--method", "ibp", "--quiet", "--out", out]
+
+    def measure_many(model, inputs, **options):
+        handled.append(list(inputs))
+        if len(handled) == 2:
+            raise KeyboardInterrupt
+        return real(model, inputs, **options)
+
+    monkeypatch.setattr(reporting, "measure_many", measure_many)
+    assert run(capsys, *call)[0] == 130
+    first = from_json(out.read_text())
+    assert not first.complete
+    assert [s.text for s in first.results] == ["a good film", "a bad plot", "a dull film"]
+    assert run(capsys, *call, "--resume")[0] == 0
+    assert handled[2:] == [["bad film", "good plot"], ["dull"]]
+    whole = from_json(out.read_text())
+    assert whole.complete
+    assert [s.text for s in whole.results] == TEXTS
+    code, _, err = run(capsys, *call, "--resume", "--norm", "inf")
+    assert code == 2
+    assert "was made with norms" in err
+
+
+def test_resume_needs_a_file(folder, capsys):
+    code, _, err = run(capsys, "radius", "a", "--model", folder, "--resume")
+    assert code == 2
+    assert "--out FILE.json" in err
+
+
+KILLED = """
+import os, signal, sys
+from certiformer import report
+from certiformer.cli import main
+real, calls = report.measure_many, []
+def measure_many(*arguments, **options):
+    calls.append(1)
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments, **options)
+report.measure_many = measure_many
+main(sys.argv[1:])
+"""
+
+
+def test_a_killed_run_loses_one_group(folder, capsys, tmp_path):
+    out = tmp_path / "r.json"
+    call = ["radius", *TEXTS, "--model", str(folder), "--no-attack", "--method", "ibp", "--quiet", "--out", str(out)]
+    done = subprocess.run([sys.executable, "-c", KILLED, *call], capture_output=True, env=dict(os.environ), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [s.text for s in from_json(out.read_text()).results] == ["a good film", "a bad plot", "a dull film"]
+    assert run(capsys, *call, "--resume")[0] == 0
+    assert [s.text for s in from_json(out.read_text()).results] == TEXTS
+
+
+def test_a_small_model_gets_one_thread_unless_told(folder, monkeypatch):
+    before = torch.get_num_threads()
+    seen: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", seen.append)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    work.open_model(str(folder), "cpu")
+    work.open_model(str(folder), "cpu", threads=2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    work.open_model(str(folder), "cpu")
+    assert seen == [1, 2]
+    assert torch.get_num_threads() == before
+
+
+def test_weights_are_looked_through_once_while_nobody_changes_them(folder, monkeypatch):
+    from certiformer import inputs, load
+
+    model = load(folder)
+    inputs.prepare(model, "a film")
+    monkeypatch.setattr(inputs, "_fingerprint", lambda model: pytest.fail("looked through again"))
+    with inputs.unchanged():
+        inputs.prepare(model, "a good film")
+    with pytest.raises(pytest.fail.Exception):
+        inputs.prepare(model, "a film")

@@ -20,6 +20,7 @@ from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope, with_sides
+from .distance import distance
 from .memory import Windows
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
 
@@ -172,7 +173,8 @@ class Engine:
             plain, _ = self._rows(node, shift=False)
             box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
         if node.index in self.measured:
-            box = MeasuredBox(box.lower, box.upper, self._distance(box, form))
+            far = torch.minimum(self._distance(box, form), distance(self, node, box))
+            box = MeasuredBox(box.lower, box.upper, far)
         return box, form
 
     def _distance(self, box: Box, form: Form) -> Tensor:

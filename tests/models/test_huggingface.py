@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
-from certiformer.bounds.problem import compiled
+from certiformer.bounds.problem import Compiled, Problem, compiled
+from certiformer.graph import by_differences, capture, narrowed
 from certiformer.inputs import prepare
 from certiformer.models import Classifier, Config, Embeddings, write_folder
 from certiformer.models.huggingface import FromPatches
@@ -155,6 +157,28 @@ def test_text_models_open_and_nothing_leaves_its_bounds(name: str, attention: st
     )
     # the graphs of both kinds of attention are much the same: one of them goes through every method
     check(prepared, ways=FEW if attention != TEXT[name][1][-1] else WAYS if name in THOROUGH else METHODS)
+
+
+@pytest.mark.parametrize(("name", "attention"), [("gpt2", "sdpa"), ("llama", "eager")])
+def test_a_decoder_needs_its_last_layer_at_the_last_position_alone(name: str, attention: str) -> None:
+    prepared = prepare(cf.load(randomized(TEXT[name][0](attention))), IDS)
+    x = prepared.embeddings
+    whole = capture(prepared.model.module, x)
+    small = narrowed(whole, x[None])
+    scores, mixed = [n for n in small.nodes if n.op.name == "matmul"][-2:]
+    assert scores.shape == (1, 2, 1, len(IDS))
+    assert mixed.shape == (1, 2, 1, 4)
+    assert sum(n.op.name == "softmax" for n in small.nodes) == len(IDS) + 1
+    last = [n for n in small.nodes if ".1.mlp" in n.path]
+    assert last
+    assert all(len(IDS) not in n.shape for n in last)
+    problem = Problem.of([(prepared, (1,)), (prepared, (4,))], p=2.0, method="backward", relaxation="tight")
+    eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
+    cut, full = (
+        replace(problem, compiled=Compiled(by_differences(g, x[None]), frozenset())).margins(eps) for g in (small, whole)
+    )
+    assert (cut.lower >= full.lower - 1e-9).all()
+    assert (cut.upper <= full.upper + 1e-9).all()
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

@@ -106,6 +106,12 @@ def llama(attention: str) -> Any:
     return t.LlamaForSequenceClassification(config)
 
 
+def bloom(attention: str) -> Any:
+    t = transformers
+    sizes = {"hidden_size": 8, "n_layer": 2, "n_head": 2, "vocab_size": 40}
+    return t.BloomForSequenceClassification(t.BloomConfig(**sizes, num_labels=3, attn_implementation=attention))
+
+
 TEXT: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "bert": (bert, ("eager", "sdpa")),
     "distilbert": (distilbert, ("eager", "sdpa")),
@@ -115,6 +121,7 @@ TEXT: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "deberta": (deberta, ("eager",)),  # the only attention it has
     "gpt2": (gpt2, ("eager", "sdpa")),
     "llama": (llama, ("eager", "sdpa")),
+    "bloom": (bloom, ("eager",)),  # biases of its own for every head
 }
 PAIRS = [(name, attention) for name, (_, modes) in TEXT.items() for attention in modes]
 IDS = [3, 7, 11, 30, 4]
@@ -175,7 +182,8 @@ def test_a_decoder_needs_its_last_layer_at_the_last_position_alone(name: str, at
     problem = Problem.of([(prepared, (1,)), (prepared, (4,))], p=2.0, method="backward", relaxation="tight")
     eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
     cut, full = (
-        replace(problem, compiled=Compiled(by_differences(g, x[None]), frozenset())).margins(eps) for g in (small, whole)
+        replace(problem, compiled=Compiled(by_differences(g, x[None]), frozenset())).margins(eps)
+        for g in (small, whole)
     )
     assert (cut.lower >= full.lower - 1e-9).all()
     assert (cut.upper <= full.upper + 1e-9).all()

@@ -249,6 +249,43 @@ def test_the_encoder_of_torch(norm_first: bool, batch_first: bool) -> None:
     check(prepare(model, IDS), ways=WAYS if norm_first and batch_first else METHODS)
 
 
+class Headed(nn.Module):
+    """A Hugging Face encoder with a mean over positions."""
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(inputs_embeds=x).last_hidden_state.mean(dim=1))
+        return logits
+
+
+def t5() -> Any:
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 2, "num_heads": 2, "vocab_size": 40}
+    return transformers.T5EncoderModel(transformers.T5Config(**sizes, feed_forward_proj="gated-gelu"))
+
+
+def mamba() -> Any:
+    sizes = {"hidden_size": 8, "state_size": 2, "num_hidden_layers": 1, "vocab_size": 40}
+    return transformers.MambaModel(transformers.MambaConfig(**sizes))
+
+
+@pytest.mark.parametrize("encoder", [t5, mamba])
+def test_encoders_with_a_head_of_ones_own(encoder: Callable[[], Any]) -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2))
+    prepared = prepare(cf.load(randomized(Headed(encoder()))), x)
+    assert hold(prepared, method="backward", relaxation="tight", eps=0.02, p=2.0) == 3
+
+
+def test_every_reason_of_a_model_that_cannot_be_bounded_is_told() -> None:
+    t = transformers
+    with pytest.raises(cf.UnsupportedError) as error:
+        cf.bounds(cf.load(t.FNetForSequenceClassification(t.FNetConfig(**COMMON))), IDS, eps=0.1)
+    for layer in (0, 1):
+        assert f"_fft_c2c.default, at model.fnet.encoder.layer.{layer}.fourier" in str(error.value)
+
+
 def same_bounds(first: cf.Model, second: cf.Model, x: Any, positions: list[list[int]]) -> None:
     """The same margins at one radius in every method: then the radii are the same too."""
     for method, relaxation in WAYS:

@@ -122,6 +122,7 @@ def _length(part: Coefficients, *gaps: Tensor | None, vector: Tensor | None = No
         a = a.unlink(axis)
     matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
     root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
+    root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
     found = torch.minimum(
         torch.linalg.vector_norm(part.contract_abs(gap)[0].flatten(1), dim=-1),
         spectral(matrix.flatten(2) * root[:, None]) * torch.linalg.vector_norm(root, dim=-1),

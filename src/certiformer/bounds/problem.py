@@ -19,7 +19,7 @@ from .local import Local, local_nodes
 from .memory import default_budget
 from .methods import Method, Relaxation, anchors
 from .plan import AutoMethod, Budget, check, choose
-from .replay import Evaluation, Replays
+from .replay import Evaluation, Replays, forget_all
 from .tune import tune
 
 
@@ -157,7 +157,18 @@ class Problem:
         """Margins of some instances, each within its radius, as many at a time as memory allows."""
         chosen = list(range(len(self))) if instances is None else instances
         step = self.at_once(max(len(self.positions[i]) for i in chosen))
-        parts = [self._margins(eps[k : k + step], chosen[k : k + step], rounding) for k in range(0, len(chosen), step)]
+        parts: list[tuple[Box, list[str | None]]] = []
+        k = 0
+        while k < len(chosen):
+            try:
+                parts.append(self._margins(eps[k : k + step], chosen[k : k + step], rounding, step))
+            except torch.cuda.OutOfMemoryError:  # less was free than it seemed: fewer at a time
+                if step == 1:
+                    raise
+                forget_all()
+                step = -(-min(step, len(chosen)) // 2)
+            else:
+                k += step
         return Margins(
             torch.cat([b.lower for b, _ in parts]),
             torch.cat([b.upper for b, _ in parts]),
@@ -185,12 +196,12 @@ class Problem:
         others = torch.stack([torch.cat([eye[:c], eye[c + 1 :]]) for c in labels.tolist()])  # [instances, k - 1, k]
         return (eye[labels][:, None] - others)[:, :, None]
 
-    def _margins(self, eps: Tensor, chosen: list[int], rounding: bool) -> tuple[Box, list[str | None]]:
+    def _margins(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
         if self.method == "ibp" or self.parameters or not self.compiled.recordable:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same number of instances, so that one recording serves: those that are left, and the first again
         blocks = max(len(p) for p in self.positions)
-        full = min(self.at_once(blocks), len(self))
+        full = min(most, len(self))
         key = (full, blocks, self.p, self.style, rounding)
         if key in self.compiled.replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)

@@ -17,8 +17,8 @@ from torch import Tensor
 from ..ops.base import Box
 from ..sets import Ball
 
-SHARE = 1 / 16  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
-KEPT = 4  # recordings, of all models and lengths together: each holds the memory that its evaluation takes
+SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
+KEPT, TOGETHER = 4, 1 / 5  # recordings of all models and lengths, and the share of memory that they may hold
 
 
 class Evaluation(NamedTuple):
@@ -70,6 +70,7 @@ class Replays:
     seen: set[Hashable] = field(default_factory=set)
     recorded: dict[Hashable, Recording] = field(default_factory=dict)
     refused: set[Hashable] = field(default_factory=set)
+    bytes: dict[Hashable, int] = field(default_factory=dict)
     pool: list[Any] = field(default_factory=list)  # the memory they share: what one leaves there is copied at once
 
     def __call__(
@@ -79,7 +80,8 @@ class Replays:
         if key not in self.recorded and key not in self.seen:
             result = evaluate(ball, rows)
             self.seen.add(key)
-            if largest() > SHARE * torch.cuda.get_device_properties(ball.centre.device).total_memory:
+            self.bytes[key] = largest()
+            if self.bytes[key] > SHARE * _memory(ball):
                 self.refused.add(key)
             return result
         if key in self.refused:
@@ -93,7 +95,9 @@ class Replays:
                 self.refused.add(key)
                 return evaluate(ball, rows)
             _RECENT.append((self, key))
-            while len(_RECENT) > KEPT:
+            while len(_RECENT) > KEPT or (
+                len(_RECENT) > 1 and sum(r.bytes.get(k, 0) for r, k in _RECENT) > TOGETHER * _memory(ball)
+            ):
                 _RECENT.popleft()[0].forget()
         return self.recorded[key](ball, rows)
 
@@ -106,3 +110,14 @@ class Replays:
 
 
 _RECENT: deque[tuple[Replays, Hashable]] = deque()
+
+
+def forget_all() -> None:
+    """Give the memory of all recordings back."""
+    while _RECENT:
+        _RECENT.popleft()[0].forget()
+    torch.cuda.empty_cache()
+
+
+def _memory(ball: Ball) -> int:
+    return int(torch.cuda.get_device_properties(ball.centre.device).total_memory)

@@ -380,6 +380,9 @@ class Engine:
         parents, offset, gap = self.graph.parents(node), None, None
         if not node.op.exact:
             offset, gap = _split(self._deviation(node, planes, 0), self._deviation(node, planes, 1))
+            if self.style.simplex and node.op.simplex:
+                assert gap is not None
+                self.gaps[node.index] = self._between(node, planes, gap)
             folded = fold(self.graph, node, planes)
             if folded is not None:
                 planes, parents = folded
@@ -399,15 +402,16 @@ class Engine:
 
     def _gap(self, node: Node) -> Tensor:
         """How far apart the planes of a row of probabilities are in the middle of the box of its input."""
-        if node.index not in self.gaps:
-            ready = self.planes(node)
-            assert ready.offset_gap is not None
-            gap = 2 * ready.offset_gap
-            for k, parent in enumerate(ready.sources):
-                s = ready.planes.slopes[k]
-                gap = gap + load(ready.planes, k, self.box(parent).centre - self.rest[parent.index], s.upper - s.lower)
-            self.gaps[node.index] = gap.clamp(min=0)
+        self.planes(node)
         return self.gaps[node.index]
+
+    def _between(self, node: Node, planes: Planes, half: Tensor) -> Tensor:
+        """Twice the half gap of the offsets, and what the slopes add in the middle of the boxes that are known."""
+        gap = 2 * half
+        for k, parent in enumerate(self.graph.parents(node)):
+            s = planes.slopes[k]
+            gap = gap + load(planes, k, self.box(parent).centre - self.rest[parent.index], s.upper - s.lower)
+        return gap.clamp(min=0)
 
     # ---- rounding ----------------------------------------------------------------------------------------------
 

@@ -85,9 +85,9 @@ def test_a_label_that_is_not_the_answer_has_no_radius() -> None:
 def test_the_bracket_only_ever_reports_what_was_proved() -> None:
     """On margins that jump, the lower end is always a radius that was evaluated with a positive margin."""
     for cliff in (0.3, 1.7, 40.0, 1e-4):
-        bracket, proved, steps = Bracket(2.0), {0.0}, 0
+        bracket, proved, steps = Bracket(2.0, 1.0), {0.0}, 0
         while not bracket.closed(1e-3):
-            eps = bracket.aim(1e-3, 1.0, 2.0)
+            eps = bracket.aim(1e-3, 1.0)
             assert bracket.low < eps < bracket.high
             margin = 2 - eps / cliff if eps < cliff else -math.inf
             bracket.take(eps, margin)

@@ -27,7 +27,7 @@ from .models.model import Model
 MOST_STEPS = 60
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
-POWER = 3.0  # of the radius with which the margin falls, before more is known
+POWER = 4.0  # of the radius with which the margin falls, before more is known
 LEAST, MOST = 0.02, 3.5  # losses of the margin, in units of the margin at rest, that say where it ends
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
@@ -220,7 +220,6 @@ class Bracket:
     high: float = math.inf
     seen: list[tuple[float, float]] = field(default_factory=list)  # log loss, log radius, where the loss says something
     stalled: int = 0
-    cliff: bool = False  # whether the margin at `high` is far below zero
 
     def take(self, eps: float, margin: float) -> None:
         """Enter an evaluation."""
@@ -229,7 +228,6 @@ class Bracket:
             self.low = eps
         else:
             self.high = eps
-            self.cliff = margin < -0.2 * self.rest
         loss = 1 - margin / self.rest
         if LEAST < loss < MOST:  # less is the slope at rest alone; with more the relaxation has collapsed
             self.seen.append((math.log(loss), math.log(eps)))
@@ -247,18 +245,18 @@ class Bracket:
             if math.isinf(self.high):
                 return 4 * self.low
             return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 8
-        if self.stalled >= 2:
-            self.stalled = 0
-            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
         root = self.root()
         if math.isinf(self.high):
-            nudge = 0.35 * tolerance * self.low
-            return min(max(root, self.low) + nudge, 8 * self.low)
+            return min(max(root, self.low) * (1 + 0.35 * tolerance), 8 * self.low)
+        if self.stalled >= 3 or not self.low < root < self.high:  # what was seen does not say: halve
+            self.stalled = 0
+            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
         nudge = 0.35 * tolerance * self.high
-        width = self.high - self.low
-        if root > self.high - 0.02 * width and width > 4 * nudge and self.cliff:  # no trace of it before: halve
-            root = self.high - width / 2
-        root = max(root, self.low)
+        below, above = self.high * (1 - 0.95 * tolerance), self.low / (1 - 0.95 * tolerance)
+        if self.low < below and below + nudge / 3 < root:  # proved here, it would be closed
+            return below
+        if above < self.high and root + nudge / 3 < above:  # refused here, it would be closed
+            return above
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
 

@@ -46,6 +46,22 @@ class Products(nn.Module):
         return out
 
 
+class Affine(nn.Module):
+    """Nothing that bends: its bounds are off by rounding alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 64), nn.Linear(64, 64))
+        self.head = nn.Linear(64, 3)
+        with torch.no_grad():
+            for parameter in self.layers.parameters():
+                parameter.mul_(30)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.layers(x).mean(dim=1))
+        return out
+
+
 @cache
 def prepared(kind: str, dtype: torch.dtype = torch.float64) -> Prepared:
     """A model and a sentence of five words."""
@@ -57,6 +73,7 @@ def prepared(kind: str, dtype: torch.dtype = torch.float64) -> Prepared:
         "pre": lambda: Encoder(layers=2, norm_first=True, read=0),
         "pre, one layer, read inside": lambda: Encoder(layers=1, norm_first=True, read=2),
         "post, one layer, read at the end": lambda: Encoder(layers=1, norm_first=False, read=4),
+        "affine": Affine,
         "products": lambda: Products(read=2),
     }[kind]()
     return prepare(Model(module.eval().requires_grad_(False)), torch.randn(5, 8), dtype=dtype)

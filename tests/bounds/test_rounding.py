@@ -65,3 +65,18 @@ def test_large_values_at_rest_are_allowed_for(size: float) -> None:
     low, exact = moved[0].margins(radii), moved[1].margins(radii.double(), rounding=False)
     assert (low.lower.double() <= exact.lower).all()
     assert (low.upper.double() >= exact.upper).all()
+
+
+@pytest.mark.parametrize("method", ["forward", "backward"])
+def test_without_what_is_taken_off_single_precision_would_be_wrong(method: str) -> None:
+    """Where nothing bends, the bounds of a tiny ball differ by rounding alone, and it is all allowed for."""
+    single, double = pair("affine", 2.0, method, "paper")
+    assert single.compiled.local
+    for local in (single.compiled.local, {}):
+        single = replace(single, compiled=replace(single.compiled, local=local, footprints={}))
+        radii = torch.full((len(single),), 1e-9)
+        exact = double.margins(radii.double(), rounding=False)
+        found, bare = single.margins(radii), single.margins(radii, rounding=False)
+        assert (found.lower.double() <= exact.lower).all()
+        assert (found.upper.double() >= exact.upper).all()
+        assert (bare.lower.double() > exact.lower).any() or (bare.upper.double() < exact.upper).any()

@@ -44,7 +44,7 @@ def test_everything_unsupported_is_reported_at_once() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner = nn.Sequential(nn.Linear(4, 4), nn.Softplus())
+            self.inner = nn.Sequential(nn.Linear(4, 4), nn.LogSigmoid())
             self.head = nn.Linear(4, 2)
 
         def forward(self, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
-from certiformer.bounds.problem import compiled
+from certiformer.bounds.problem import Compiled, Problem, compiled
+from certiformer.graph import by_differences, capture, narrowed
 from certiformer.inputs import prepare
 from certiformer.models import Classifier, Config, Embeddings, write_folder
 from certiformer.models.huggingface import FromPatches
@@ -104,6 +106,12 @@ def llama(attention: str) -> Any:
     return t.LlamaForSequenceClassification(config)
 
 
+def bloom(attention: str) -> Any:
+    t = transformers
+    sizes = {"hidden_size": 8, "n_layer": 2, "n_head": 2, "vocab_size": 40}
+    return t.BloomForSequenceClassification(t.BloomConfig(**sizes, num_labels=3, attn_implementation=attention))
+
+
 TEXT: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "bert": (bert, ("eager", "sdpa")),
     "distilbert": (distilbert, ("eager", "sdpa")),
@@ -113,6 +121,7 @@ TEXT: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "deberta": (deberta, ("eager",)),  # the only attention it has
     "gpt2": (gpt2, ("eager", "sdpa")),
     "llama": (llama, ("eager", "sdpa")),
+    "bloom": (bloom, ("eager",)),  # biases of its own for every head
 }
 PAIRS = [(name, attention) for name, (_, modes) in TEXT.items() for attention in modes]
 IDS = [3, 7, 11, 30, 4]
@@ -155,6 +164,29 @@ def test_text_models_open_and_nothing_leaves_its_bounds(name: str, attention: st
     )
     # the graphs of both kinds of attention are much the same: one of them goes through every method
     check(prepared, ways=FEW if attention != TEXT[name][1][-1] else WAYS if name in THOROUGH else METHODS)
+
+
+@pytest.mark.parametrize(("name", "attention"), [("gpt2", "sdpa"), ("llama", "eager")])
+def test_a_decoder_needs_its_last_layer_at_the_last_position_alone(name: str, attention: str) -> None:
+    prepared = prepare(cf.load(randomized(TEXT[name][0](attention))), IDS)
+    x = prepared.embeddings
+    whole = capture(prepared.model.module, x)
+    small = narrowed(whole, x[None])
+    scores, mixed = [n for n in small.nodes if n.op.name == "matmul"][-2:]
+    assert scores.shape == (1, 2, 1, len(IDS))
+    assert mixed.shape == (1, 2, 1, 4)
+    assert sum(n.op.name == "softmax" for n in small.nodes) == len(IDS) + 1
+    last = [n for n in small.nodes if ".1.mlp" in n.path]
+    assert last
+    assert all(len(IDS) not in n.shape for n in last)
+    problem = Problem.of([(prepared, (1,)), (prepared, (4,))], p=2.0, method="backward", relaxation="tight")
+    eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
+    cut, full = (
+        replace(problem, compiled=Compiled(by_differences(g, x[None]), frozenset())).margins(eps)
+        for g in (small, whole)
+    )
+    assert (cut.lower >= full.lower - 1e-9).all()
+    assert (cut.upper <= full.upper + 1e-9).all()
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -215,6 +247,43 @@ def test_the_encoder_of_torch(norm_first: bool, batch_first: bool) -> None:
     module = randomized(Encoder(norm_first=norm_first, batch_first=batch_first, activation=activation))
     model = cf.load(module, embeddings=table, num_labels=3)
     check(prepare(model, IDS), ways=WAYS if norm_first and batch_first else METHODS)
+
+
+class Headed(nn.Module):
+    """A Hugging Face encoder with a mean over positions."""
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(inputs_embeds=x).last_hidden_state.mean(dim=1))
+        return logits
+
+
+def t5() -> Any:
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 2, "num_heads": 2, "vocab_size": 40}
+    return transformers.T5EncoderModel(transformers.T5Config(**sizes, feed_forward_proj="gated-gelu"))
+
+
+def mamba() -> Any:
+    sizes = {"hidden_size": 8, "state_size": 2, "num_hidden_layers": 1, "vocab_size": 40}
+    return transformers.MambaModel(transformers.MambaConfig(**sizes))
+
+
+@pytest.mark.parametrize("encoder", [t5, mamba])
+def test_encoders_with_a_head_of_ones_own(encoder: Callable[[], Any]) -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(2))
+    prepared = prepare(cf.load(randomized(Headed(encoder()))), x)
+    assert hold(prepared, method="backward", relaxation="tight", eps=0.02, p=2.0) == 3
+
+
+def test_every_reason_of_a_model_that_cannot_be_bounded_is_told() -> None:
+    t = transformers
+    with pytest.raises(cf.UnsupportedError) as error:
+        cf.bounds(cf.load(t.FNetForSequenceClassification(t.FNetConfig(**COMMON))), IDS, eps=0.1)
+    for layer in (0, 1):
+        assert f"_fft_c2c.default, at model.fnet.encoder.layer.{layer}.fourier" in str(error.value)
 
 
 def same_bounds(first: cf.Model, second: cf.Model, x: Any, positions: list[list[int]]) -> None:

@@ -18,6 +18,8 @@ from enclosure import hold
 N, D = 4, 6
 LATER = torch.ones(N, N).triu(1).bool()
 HOLES = torch.tensor([[1, 0, 1, 1], [1, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1]]).bool()
+HEADS = torch.stack([HOLES, ~LATER])  # another mask for every head
+SLOPES = torch.tensor([0.5, 0.25])[:, None, None] * (torch.arange(N) - torch.arange(N)[:, None])  # ALiBi: [heads, n, n]
 BUCKETS = torch.tensor([[0, 1, 2, 2, 2], [5, 0, 1, 2, 2], [4, 5, 0, 1, 2], [4, 4, 5, 0, 1]])
 ONCE = torch.tensor([[2, 0, 3], [1, 5, 0], [0, 1, 2], [5, 4, 3]])
 ONES = torch.linspace(-1, 1, 2 * 9).reshape(2, 1, 3, 3)
@@ -47,6 +49,14 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], list[str]]] = {
         lambda x: F.scaled_dot_product_attention(heads(x), heads(x), heads(x), attn_mask=HOLES, scale=0.3),
         ["softmax", "concat"],
     ),
+    "attention, a mask for every head": (
+        lambda x: F.scaled_dot_product_attention(heads(x), heads(x), heads(x), attn_mask=HEADS),
+        ["softmax", "concat"],
+    ),
+    "a bias and a mask for every head": (
+        lambda x: (scores(x) + SLOPES.to(x) + (~HEADS).to(x) * torch.finfo(x.dtype).min).softmax(-1) @ heads(x),
+        ["softmax", "concat", "shift"],
+    ),
     "attention, columns": (
         lambda x: F.scaled_dot_product_attention(heads(x), heads(x), heads(x), attn_mask=HOLES[:1].expand(N, N)),
         ["softmax"],
@@ -73,6 +83,12 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], list[str]]] = {
     "leaky": (lambda x: F.leaky_relu(x, 0.2) + x.abs() + F.relu6(x), ["relu"]),
     "max": (lambda x: x.amax(1) + x.max(dim=1).values, ["relu"]),
     "pairs": (lambda x: torch.maximum(x, 0.5 * x - 0.1) + torch.minimum(x, x.flip(1)), ["relu"]),
+    "softplus": (lambda x: F.softplus(x) + F.softplus(x - 0.2, beta=2.0), ["softplus"]),
+    "mish": (lambda x: F.mish(2 * x), ["mish"]),
+    "hard": (lambda x: F.hardswish(4 * x) + F.hardsigmoid(x), ["relu", "multiply"]),
+    "log_softmax": (lambda x: F.log_softmax(x, dim=-1) + 0.1 * F.log_softmax(x, dim=1), ["logsumexp", "add"]),
+    "logsumexp": (lambda x: x.logsumexp(dim=1) + x.logsumexp(dim=1, keepdim=True)[:, 0], ["logsumexp"]),
+    "pad": (lambda x: F.pad(x, (1, -1, 2, 0), value=0.5) * torch.linspace(0, 1, D), ["concat", "slice"]),
     "powers": (lambda x: x**3 + (x**2 + 1) ** 0.5 + (x**2 + 1) ** -0.5 + 0.1 * x**4, ["cube", "sqrt", "rsqrt"]),
     "gelu by tanh": (
         lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x.pow(3)))),
@@ -118,6 +134,37 @@ def test_rewrites(name: str) -> None:
     assert hold(prepared, method="ibp", relaxation="tight", eps=0.01, p=2.0) == 3
 
 
+def test_margins_of_log_softmax_are_those_of_the_logits() -> None:
+    class Logits(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (torch.tanh(x) * torch.linspace(0.5, 1, N)[:, None]).sum(dim=1)[:, :3]
+
+    models = (cf.load(Logits()), cf.load(nn.Sequential(Logits(), nn.LogSoftmax(dim=-1))))
+    one, two = (cf.bounds(m, X, eps=0.3, positions=[1], label=0, method="backward") for m in models)
+    assert (one.upper - one.lower).min() > 0.1
+    torch.testing.assert_close(one.lower, two.lower, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(one.upper, two.upper, rtol=1e-12, atol=1e-12)
+
+
+def test_a_mask_of_one_head_leaves_the_other_alone() -> None:
+    """Head 0 may not look at position 2: nothing of it depends on it. Head 1 does."""
+    seen = torch.ones(2, N, N).bool()
+    seen[0, :, 2] = False
+
+    def head(k: int) -> Callable[[Tensor], Tensor]:
+        def mixed(x: Tensor) -> Tensor:
+            q = heads(torch.ones_like(x))
+            return F.scaled_dot_product_attention(q, heads(x), heads(x), attn_mask=seen)[:, k, 0]
+
+        return mixed
+
+    blind, seeing = (
+        cf.bounds(cf.load(Case(head(k))), X, eps=0.5, positions=[2], label=0, method="backward") for k in (0, 1)
+    )
+    assert (blind.upper - blind.lower).max() < 1e-9
+    assert (seeing.upper - seeing.lower).min() > 0.01
+
+
 def test_masked_columns_have_probability_zero_and_no_slack() -> None:
     prepared = prepare(cf.load(Case(lambda x: scores(x).masked_fill(LATER, -math.inf).softmax(-1)[:, :, 1, 2:])), X)
     found = cf.bounds(prepared.model, X, eps=1.0, positions=[0, 1, 2, 3], method="backward")
@@ -129,15 +176,15 @@ def test_all_reasons_come_at_once_with_what_to_write_instead() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.block = nn.Sequential(nn.Linear(D, D), nn.Mish())
+            self.block = nn.Sequential(nn.Linear(D, D), nn.LogSigmoid())
 
         def forward(self, x: Tensor) -> Tensor:
             y = self.block(x)
             y = y[:, y.sum(-1).argsort(dim=1)[0]]
-            return (y.cumsum(dim=1) ** 5).flatten(1).log_softmax(-1)
+            return (y.cumsum(dim=1) ** 5).flatten(1)
 
     with pytest.raises(cf.UnsupportedError) as error:
         cf.bounds(cf.load(Odd()), X, eps=0.1)
     text = str(error.value)
-    for piece in ("block.1", "[1, 4, 6]", "sort", "jumps", "triangular matrix", "a power of 5", "return the logits"):
+    for piece in ("block.1", "[1, 4, 6]", "sort", "jumps", "triangular matrix", "a power of 5", "nn.Softplus"):
         assert piece in text, piece

@@ -21,6 +21,7 @@ from ..ops.movement import Expand, Movement
 from ..ops.softmax import fold
 from ..sets import Perturbation
 from .coefficients import Chosen, Coefficients, SplitSlope
+from .distance import distance
 from .kernels import with_sides
 from .local import Local, sizes
 from .memory import Windows
@@ -196,7 +197,8 @@ class Engine:
             box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
         if node.index in self.measured:
             assert form is not None
-            box = MeasuredBox(box.lower, box.upper, self._distance(node, box, form))
+            far = torch.minimum(self._distance(node, box, form), distance(self, node, box))
+            box = MeasuredBox(box.lower, box.upper, far)
         return box, form
 
     def _distance(self, node: Node, box: Box, form: Form) -> Tensor:
@@ -284,13 +286,12 @@ class Engine:
                 offset = _widened(offset, parts, slack)
             elif isinstance(node.op, Input) or index in self.local:
                 local = self.local.get(index)
-                hot, axis = self._marked(node)
+                hot, axis = self.marked(node)
                 for a in (*(Chosen(part.select(hot, axis)) for part in parts), *ahead):
                     moved = a.tensor if local is None else local.carried(a.tensor)
                     function = _sum(function, moved.reshape(*moved.shape[:2], -1, *rows.rows))
                 if self.rounding:
-                    size = self.magnitude(node) if local is None else self._local_size(local)
-                    offset = _widened(offset, parts, self._slack(node, size, local.terms if local else 1))
+                    offset = _widened(offset, parts, self.arrival_slack(node))
             elif index in self.anchors and index != start.index:
                 form, whole = self.form(node), _merged(parts)
                 function = _applied(function, whole, form.centre, form.gap, "X")
@@ -339,13 +340,13 @@ class Engine:
         """Coefficients on the k-th source, or None where only those at the positions that vary were computed."""
         source, split = ready.sources[k], ready.slopes[k]
         if not self.rounding and (source.index in self.local or isinstance(source.op, Input)):
-            found = part.pull_at(ready.planes, k, split, *self._marked(source))
+            found = part.pull_at(ready.planes, k, split, *self.marked(source))
             if found is not None:
                 chosen.setdefault(source.index, []).append(found)
                 return None
         return part.pull(ready.planes, k, source.shape, split)
 
-    def _marked(self, node: Node) -> tuple[Tensor, int]:
+    def marked(self, node: Node) -> tuple[Tensor, int]:
         """Which positions of the input or of a local node vary, and the axis they run along."""
         local = self.local.get(node.index)
         return (self.ball.hot, self.ball.axis) if local is None else (local.marked(self.ball.hot, node), local.axis)
@@ -446,14 +447,15 @@ class Engine:
                 total = total + offset.abs()
         return total.expand(total.shape[0], *node.shape)
 
-    def _local_size(self, local: Local) -> Tensor | None:
-        """What is added up between the input and a local node."""
-        if not self.rounding:
-            return None
-        index = local.chain[-1]
-        if index not in self.local_sizes:
-            self.local_sizes[index] = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.rest)
-        return self.local_sizes[index]
+    def arrival_slack(self, node: Node) -> Tensor | None:
+        """The rounding of what ends at the input or at a local node: of the way between the two."""
+        local = self.local.get(node.index)
+        if local is None:
+            return self._slack(node, self.magnitude(node))
+        if node.index not in self.local_sizes:
+            size = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.rest)
+            self.local_sizes[node.index] = size
+        return self._slack(node, self.local_sizes[node.index], local.terms)
 
     def _slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:
         """The gap that stands for the rounding of one step whose terms add up to `size`.

@@ -39,9 +39,16 @@ class Compiled:
     graph: Graph
     anchors: frozenset[int]
     local: dict[int, Local] = field(default_factory=dict)
+    cuda: bool = False
     footprints: dict[tuple[int, bool], int] = field(default_factory=dict)
     replays: Replays = field(default_factory=Replays)
     peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
+
+    @property
+    def recordable(self) -> bool:
+        """Whether an evaluation may be recorded: on a GPU, and nothing in it (eigenvalues) waits for the results."""
+        nodes = self.graph.nodes
+        return self.cuda and not any(n.op.distances for n in nodes)
 
 
 def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
@@ -69,7 +76,7 @@ def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> C
         if method == "ibp":
             model.cache[key] = Compiled(graph, frozenset())
         else:
-            model.cache[key] = Compiled(graph, anchors(graph, method), local_nodes(graph, example))
+            model.cache[key] = Compiled(graph, anchors(graph, method), local_nodes(graph, example), example.is_cuda)
     found: Compiled = model.cache[key]
     return found
 
@@ -179,7 +186,7 @@ class Problem:
         return (eye[labels][:, None] - others)[:, :, None]
 
     def _margins(self, eps: Tensor, chosen: list[int], rounding: bool) -> tuple[Box, list[str | None]]:
-        if self.centre.device.type != "cuda" or self.method == "ibp" or self.parameters:
+        if self.method == "ibp" or self.parameters or not self.compiled.recordable:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same number of instances, so that one recording serves: those that are left, and the first again
         blocks = max(len(p) for p in self.positions)

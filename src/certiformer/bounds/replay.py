@@ -6,6 +6,7 @@ that launching it costs nothing, runs plainly.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ from torch import Tensor
 from ..ops.base import Box
 from ..sets import Ball
 
-SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
-KEPT = 8  # recordings of one model and length
+SHARE = 1 / 16  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
+KEPT = 4  # recordings, of all models and lengths together: each holds the memory that its evaluation takes
 
 
 class Evaluation(NamedTuple):
@@ -91,6 +92,17 @@ class Replays:
                 torch.cuda.synchronize()
                 self.refused.add(key)
                 return evaluate(ball, rows)
-            while len(self.recorded) > KEPT:
-                self.recorded.pop(next(iter(self.recorded)))
+            _RECENT.append((self, key))
+            while len(_RECENT) > KEPT:
+                _RECENT.popleft()[0].forget()
         return self.recorded[key](ball, rows)
+
+    def forget(self) -> None:
+        """Drop the oldest recording, and the memory with the last one."""
+        if self.recorded:
+            self.recorded.pop(next(iter(self.recorded)))
+        if not self.recorded:
+            self.pool = []
+
+
+_RECENT: deque[tuple[Replays, Hashable]] = deque()

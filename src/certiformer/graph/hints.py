@@ -7,15 +7,9 @@ from collections.abc import Iterable
 
 DECIDES = "an answer that jumps with the embeddings has no linear bounds; make it a constant of the input"
 HINTS = {
-    "log1p": "nn.GELU, nn.SiLU or nn.ELU instead of Softplus",
-    "softplus": "nn.GELU, nn.SiLU or nn.ELU instead of Softplus",
-    "mish": "nn.SiLU",
-    "hardswish": "nn.SiLU",
-    "hardsigmoid": "torch.sigmoid, or clamp(x / 6 + 0.5, 0, 1)",
+    "log1p": "nn.Softplus, or -nn.Softplus(-x) for LogSigmoid",
     "selu": "nn.ELU",
     "celu": "nn.ELU",
-    "_log_softmax": "return the logits: their differences are those of the log-probabilities",
-    "logsumexp": "return the logits: their differences are those of the log-probabilities",
     "native_group_norm": "nn.LayerNorm over the last axis, or nn.RMSNorm",
     "native_batch_norm": "fold the running mean and variance into the layer before, as constants",
     "_native_batch_norm_legit_no_training": "fold the running mean and variance into the layer before, as constants",

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..ops.base import Op
-from ..ops.movement import Slice
+from ..ops.base import Op, Shape
+from ..ops.movement import Concat, Slice
 from ..ops.normalize import Normalize
 from ..ops.softmax import Softmax
 from .build import Builder, Ref
@@ -50,6 +50,7 @@ def by_differences(graph: Graph, example: Tensor) -> Graph:
 
 
 Cut = tuple[int, int, int]  # axis, start, length
+UNUSED: Cut = (0, 0, 0)
 
 
 def narrowed(graph: Graph, example: Tensor) -> Graph:
@@ -69,29 +70,46 @@ def narrowed(graph: Graph, example: Tensor) -> Graph:
 
     for node in graph.nodes:
         builder.path = node.path
-        cut = cuts[node.index]
-        if isinstance(node.op, Input):
+        if isinstance(node.op, Input) or cuts[node.index] == UNUSED:
             refs.append(Ref(0))
         elif isinstance(node.op, Constant):
             refs.append(builder.node(node.op.value))
-        elif isinstance(node.op, Slice) and cut is None:
-            refs.append(cut_to(node.inputs[0], (node.op.axis, node.op.start, node.op.length)))
         else:
-            op, axes = _cut_op(graph, node, cut)
-            inputs = [
-                cut_to(i, None if cut is None or a is None else (a, *cut[1:]))
-                for i, a in zip(node.inputs, axes, strict=True)
-            ]
-            refs.append(builder.add(op, *inputs))
+            found = _cut(graph, node, cuts[node.index])
+            assert found is not None
+            op, wanted = found
+            inputs = [cut_to(i, c) for i, c in wanted]
+            refs.append(inputs[0] if op is None else builder.add(op, *inputs))
     return builder.graph(refs[-1])
 
 
-def _cut_op(graph: Graph, node: Node, cut: Cut | None) -> tuple[Op, tuple[int | None, ...]]:
-    if cut is not None:
-        found = node.op.narrowed(*cut, node.shape, tuple(p.shape for p in graph.parents(node)))
-        if found is not None:
-            return found
-    return node.op, (None,) * len(node.inputs)
+def _cut(graph: Graph, node: Node, cut: Cut | None) -> tuple[Op | None, list[tuple[int, Cut | None]]] | None:
+    """The op that gives a node cut as asked, and of which inputs it needs what; or None if there is none.
+
+    Without an op it is the one input itself.
+    """
+    op = node.op
+    if isinstance(op, Slice) and (cut is None or cut[0] == op.axis):
+        start, length = (0, op.length) if cut is None else cut[1:]
+        return None, [(node.inputs[0], (op.axis, op.start + start, length))]
+    if cut is None:
+        return op, [(i, None) for i in node.inputs]
+    if isinstance(op, Concat) and cut[0] == op.axis:
+        pieces = [(node.inputs[k], (op.axis, s, n)) for k, s, n in op.pieces(*cut[1:], _shapes(graph, node))]
+        return (op if len(pieces) > 1 else None), [(i, _unless_whole(graph.nodes[i], c)) for i, c in pieces]
+    found = op.narrowed(*cut, node.shape, _shapes(graph, node))
+    if found is None:
+        return None
+    narrow, axes = found
+    return narrow, [(i, None if a is None else (a, *cut[1:])) for i, a in zip(node.inputs, axes, strict=True)]
+
+
+def _shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
+    return tuple(p.shape for p in graph.parents(node))
+
+
+def _unless_whole(node: Node, cut: Cut) -> Cut | None:
+    return None if cut[1:] == (0, node.shape[cut[0]]) else cut
 
 
 def _demands(graph: Graph) -> list[Cut | None]:
@@ -102,18 +120,14 @@ def _demands(graph: Graph) -> list[Cut | None]:
     for node in reversed(graph.nodes):
         asked = wanted[node.index]
         cut = next(iter(asked)) if len(asked) == 1 else None
-        fixed = not node.inputs or isinstance(node.op, Slice)
-        if fixed or (cut is not None and not _can(graph, node, cut)):
-            cut = None
-        cuts[node.index] = cut
-        if isinstance(node.op, Slice):
-            wanted[node.inputs[0]].add((node.op.axis, node.op.start, node.op.length))
+        if not asked:
+            cuts[node.index] = UNUSED
             continue
-        _, axes = _cut_op(graph, node, cut)
-        for i, a in zip(node.inputs, axes, strict=True):
-            wanted[i].add(None if cut is None or a is None else (a, cut[1], cut[2]))
+        found = _cut(graph, node, cut) if node.inputs else None
+        if found is None:
+            cut, found = None, _cut(graph, node, None)
+            assert found is not None
+        cuts[node.index] = cut
+        for i, c in found[1]:
+            wanted[i].add(c)
     return cuts
-
-
-def _can(graph: Graph, node: Node, cut: Cut) -> bool:
-    return node.op.narrowed(*cut, node.shape, tuple(p.shape for p in graph.parents(node))) is not None

@@ -296,6 +296,9 @@ def read_pretrained(
         import transformers
     except ImportError:
         raise ModelError(f"{source} needs the package transformers: pip install 'certiformer[hf]'") from None
+    logging: Any = transformers.logging
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # it would print a line on every command
     try:
         config = transformers.AutoConfig.from_pretrained(source, local_files_only=local)
         kind = _architecture(transformers, config, str(source))
@@ -303,6 +306,9 @@ def read_pretrained(
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{source}: transformers could not open it: {first}") from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
     tokenizer = None
     if getattr(model, "main_input_name", "input_ids") == "input_ids":
         try:

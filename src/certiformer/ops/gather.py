@@ -207,6 +207,31 @@ class Stack(Rewrite):
 
 
 @rewrite
+class Pad(Rewrite):
+    """A constant around a tensor; a negative width cuts."""
+
+    targets = ("aten.constant_pad_nd.default",)
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, widths, value = args[0], args[1], float(argument(args, kwargs, 2, "value", 0.0))
+        for k in range(len(widths) // 2):  # pairs, from the last axis on
+            axis = len(build.shape(x)) - 1 - k
+            before, after = widths[2 * k : 2 * k + 2]
+            if min(before, after) < 0:
+                kept = build.shape(x)[axis] + min(before, 0) + min(after, 0)
+                x = build.add(Slice(axis, max(0, -before), kept), x)
+            front, back = (
+                [build.example.new_full((*build.shape(x)[:axis], n, *build.shape(x)[axis + 1 :]), value)]
+                if n > 0
+                else []
+                for n in (before, after)
+            )
+            x = build.add(Concat(axis), *front, x, *back) if front or back else x
+        return x
+
+
+@rewrite
 class Repeat(Rewrite):
     """Copies: whole tensors one after the other (`repeat`), or each entry in place (`repeat_interleave`)."""
 

@@ -1,7 +1,7 @@
 """Masks: constant choices between tensors, softmax over some of the columns, attention as a whole.
 
 A masked score has probability exactly zero. A softmax with a mask becomes softmaxes over the columns that are kept,
-one for every run of rows with the same mask, with zeros put back around them.
+one for every run of heads and of rows with the same mask, with zeros put back around them.
 """
 
 from __future__ import annotations
@@ -95,22 +95,22 @@ def masked_softmax(build: Any, x: Any, kept: Tensor | None, *, empty: float | No
     if kept is None or bool(kept.all()):
         return build.add(Softmax(), x)
     shape = build.shape(x)
-    table = kept.expand(shape).reshape(-1, *shape[-2:])  # [leading axes, rows, columns]
-    if not bool((table == table[:1]).all()):
-        return build.unsupported("a mask that differs between heads")
-    rows, axis = table[0].tolist(), len(shape) - 2
-    parts, start = [], 0
-    for row, group in itertools.groupby(rows):
-        count = len(list(group))
-        part = x if count == len(rows) else build.add(Slice(axis, start, count), x)
-        blank = 1 / len(row) if empty is None else empty
-        parts.append(_columns(build, part, row, shape[:-2] + (count,), blank))
-        start += count
-    return parts[0] if len(parts) == 1 else build.add(Concat(axis), *parts)
+    kept = kept.expand(shape)
+    for axis in range(len(shape) - 1):  # heads and rows with the same mask in a row go together
+        slices = kept.unbind(axis)
+        runs = [i for i in range(len(slices)) if i == 0 or not torch.equal(slices[i], slices[i - 1])]
+        if len(runs) > 1:
+            parts = [
+                masked_softmax(build, build.add(Slice(axis, i, j - i), x), kept.narrow(axis, i, j - i), empty=empty)
+                for i, j in zip(runs, [*runs[1:], len(slices)], strict=True)
+            ]
+            return build.add(Concat(axis), *parts)
+    row = kept.reshape(-1, shape[-1])[0].tolist()
+    return _columns(build, x, row, shape[:-1], 1 / len(row) if empty is None else empty)
 
 
 def _columns(build: Any, x: Any, row: list[bool], lead: tuple[int, ...], blank: float) -> Any:
-    """One run of rows that share a mask."""
+    """Rows that share a mask."""
     if not any(row):
         return build.node(build.example.new_full((*lead, len(row)), blank))
     runs, start = [], 0  # (kept, start, length)

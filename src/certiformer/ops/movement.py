@@ -199,6 +199,16 @@ class Concat(Movement):
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return (self, (axis,) * len(inputs)) if axis != self.axis else None
 
+    def pieces(self, start: int, length: int, inputs: tuple[Shape, ...]) -> list[tuple[int, int, int]]:
+        """Input, start and length of what `length` entries from `start` on along its own axis are made of."""
+        found, at = [], 0
+        for k, shape in enumerate(inputs):
+            low, high = max(start - at, 0), min(start + length - at, shape[self.axis])
+            if low < high:
+                found.append((k, low, high - low))
+            at += shape[self.axis]
+        return found
+
     @classmethod
     def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         parts = args[0]

@@ -82,7 +82,10 @@ class Normalize(Op):
         middle = y0 - (jacobian * z0.unsqueeze(-2)).sum(dim=-1)
         # a constant where it is closer than the tangent plane with its remainder, over the whole box
         tilt = (jacobian.abs() * r.unsqueeze(-2)).sum(dim=-1)
-        flat = ~(values.upper - values.lower < 2 * remainder) & torch.isfinite(remainder)
+        # ... unless the remainder as a vector, no longer than sqrt(n) rho^2 / (sqrt(3) s), is less than all of those
+        whole = (math.sqrt(n) / math.sqrt(3) * rho * rho / (low * low)).squeeze(-1)
+        less = whole < torch.linalg.vector_norm(values.radius, dim=-1)
+        flat = ((values.upper - values.lower >= 2 * remainder) | less.unsqueeze(-1)) & torch.isfinite(remainder)
         slope = jacobian * flat.unsqueeze(-1)
         lower = torch.where(flat, middle - remainder, values.lower)
         upper = torch.where(flat, middle + remainder, values.upper)
@@ -90,8 +93,6 @@ class Normalize(Op):
         size = reach + tilt + y0.abs() + torch.where(flat, remainder, values.upper.abs() + values.lower.abs())
         lower, upper = outward(lower, upper, size, ulps=4 * n + 64)
         names = letters(z0.dim() - 1)
-        # as a vector the remainder is no longer than sqrt(n) rho^2 / (sqrt(3) s)
-        whole = (math.sqrt(n) / math.sqrt(3) * rho * rho / (low * low)).squeeze(-1)
         _, whole = outward(whole, whole, torch.linalg.vector_norm(size, dim=-1), ulps=4 * n + 64)
         whole = torch.where(flat.all(dim=-1), whole, HUGE)
         slopes = (Slope(names[:-1] + OWN[0], names + OWN[0], slope, slope),)

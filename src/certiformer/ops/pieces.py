@@ -59,6 +59,20 @@ class Clamp(Rewrite):
         return x
 
 
+@rewrite
+class Hard(Rewrite):
+    """`hardsigmoid(x) = relu6(x + 3) / 6` and `hardswish(x) = x hardsigmoid(x)`."""
+
+    targets = ("aten.hardsigmoid.default", "aten.hardswish.default")
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, whole = args[0], "hardswish" in build.target
+        gate = build.call("aten.relu6.default", build.add(Shift(build.constant(3.0)), x))
+        gate = build.add(Scale(1 / build.constant(6.0)), gate)
+        return build.add(Multiply(), x, gate) if whole else gate
+
+
 def maximum(build: Any, x: Any, low: float) -> Any:
     """`max(x, low)`."""
     if low == 0:

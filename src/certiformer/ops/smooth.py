@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from .base import Box, Op, Planes, Shape, Slope, letters, outward, register, ulp
+from .composite import argument
 from .elementwise import Convex, Elementwise, Monotone, Positive
+from .linear import Scale
 
 SIDE = 4  # points of the hull on either side of the middle
 NEAR = (-0.18, -0.1, -0.04, 0.0, 0.04, 0.1, 0.18)  # and again around the best of them, in units of the side
@@ -271,6 +273,75 @@ class Elu(Smooth):
         if any(s != 1.0 for s in settings):
             return build.unsupported("an ELU with alpha or a scale other than 1")
         return build.add(cls(), args[0])
+
+
+@register
+@dataclass(frozen=True)
+class Softplus(Smooth):
+    """`log(1 + exp(x))`: convex. PyTorch takes `x` itself above 20, which is less by up to `exp(-20)`."""
+
+    name = "softplus"
+    summary = "hull slopes; offsets at ends and where f' = slope; lower by exp(-20) where x may pass 20"
+    targets = ("aten.softplus.default",)
+    threshold: ClassVar[float] = 20.0
+    step: ClassVar[float] = 2.1e-9  # above exp(-20)
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return torch.nn.functional.softplus(x[0], threshold=self.threshold)
+
+    def function(self, x: Tensor) -> Tensor:
+        return torch.logaddexp(x, torch.zeros_like(x))
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x)
+
+    def floor(self, *floors: float) -> float:
+        return 0.0
+
+    def interval(self, *boxes: Box) -> Box:
+        lower, upper = super().interval(*boxes)
+        return Box(torch.where(boxes[0].upper >= self.threshold, lower - self.step, lower).clamp(min=0), upper)
+
+    def planes(self, *boxes: Box) -> Planes:
+        planes = super().planes(*boxes)
+        assert planes.lower is not None
+        passes = boxes[0].upper >= self.threshold
+        return planes._replace(lower=torch.where(passes, planes.lower - self.step, planes.lower))
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        beta = float(argument(args, kwargs, 1, "beta", 1.0))
+        threshold = float(argument(args, kwargs, 2, "threshold", cls.threshold))
+        if threshold != cls.threshold or beta <= 0:
+            return build.unsupported(f"a softplus with beta {beta:g} and threshold {threshold:g}")
+        if beta == 1:
+            return build.add(cls(), args[0])
+        y = build.add(cls(), build.add(Scale(build.constant(beta)), args[0]))
+        return build.add(Scale(1 / build.constant(beta)), y)
+
+
+@register
+@dataclass(frozen=True)
+class Mish(Smooth):
+    """`x tanh(log(1 + exp(x)))`: convex between its inflections, concave outside."""
+
+    name = "mish"
+    summary = "hull slopes; offsets at ends and where f' = slope"
+    targets = ("aten.mish.default",)
+    inflections = (-2.256376396360793120006, 1.490571179485428459294)
+    convex_first = False
+    flats = (-1.192431214515495212138,)
+
+    def function(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.mish(x)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        plus = torch.logaddexp(x, torch.zeros_like(x))
+        e = torch.exp(-2 * plus)
+        return torch.tanh(plus) + x * torch.sigmoid(x) * 4 * e / ((1 + e) * (1 + e))
+
+    def floor(self, *floors: float) -> float:
+        return -0.3088434130172505
 
 
 @register

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
-from .elementwise import Exp, Reciprocal
+from .composite import Rewrite, argument, rewrite
+from .elementwise import Exp, Reciprocal, chord
 from .linear import Add, Sum
 from .movement import Reshape
 from .product import Multiply
@@ -167,6 +168,86 @@ class OfDifferences(Op):
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(), ((2, 4, 4),)
+
+
+@register
+@dataclass(frozen=True)
+class LogSumExp(Op):
+    """`log sum_k exp(s_k)` over the last axis, which stays with size 1.
+
+    Convex: its tangent plane in the middle lies below. Above: the chord in the place of every `exp`, and the tangent of
+    `log` at the value T of that sum in the middle, `log T + (sum_k chord_k(s_k) - T) / T`.
+    """
+
+    name = "logsumexp"
+    summary = "tangent plane in the middle below; tangent of log at the sum of chords above"
+    targets = ("aten.logsumexp.default",)
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return torch.logsumexp(x[0], dim=-1, keepdim=True)
+
+    def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
+        return (self, (axis,)) if axis < len(output) - 1 else None
+
+    def interval(self, *boxes: Box) -> Box:
+        l, u = boxes[0].map(self.forward)
+        largest = torch.maximum(boxes[0].lower.abs(), boxes[0].upper.abs()).amax(dim=-1, keepdim=True)
+        return Box(*outward(l, u, 1 + largest, ulps=16 + boxes[0].shape[-1]))
+
+    def planes(self, *boxes: Box) -> Planes:
+        (box,) = boxes
+        l, u = box
+        n, m = l.shape[-1], box.centre
+        below = m.softmax(dim=-1)
+        low = self.forward(m) - (below * m).sum(dim=-1, keepdim=True)
+        top = u.amax(dim=-1, keepdim=True)
+        el, eu = torch.exp(l - top), torch.exp(u - top)
+        slope = chord(l, u, el, eu, torch.exp(m - top))
+        over = torch.maximum(el - slope * l, eu - slope * u)  # slope s + over >= exp(s - top)
+        total = (slope * m + over).sum(dim=-1, keepdim=True)
+        above = slope / total
+        high = top + torch.log(total) - 1 + over.sum(dim=-1, keepdim=True) / total
+        reach = torch.maximum(l.abs(), u.abs()) + (u - l)
+        size = ((below.abs() + 4 * above.abs()) * reach + 4 * over.abs() / total).sum(dim=-1, keepdim=True)
+        size = size + reach.amax(dim=-1, keepdim=True) + low.abs() + high.abs() + 2
+        low, high = outward(low, high, size, ulps=4 * n + 32)
+        names = letters(l.dim() - 1)
+        axes = names[:-1] + OWN[0]
+        return Planes(names, (Slope(axes, axes, below, above),), low, high)
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, rank = args[0], len(build.shape(args[0]))
+        if len(args[1]) != 1:
+            return build.unsupported(f"a logsumexp over {len(args[1])} axes")
+        axis = args[1][0] % rank
+        y = cls.along(build, x, axis)
+        return y if argument(args, kwargs, 2, "keepdim", False) else build.squeeze(y, (axis,))
+
+    @classmethod
+    def along(cls, build: Any, x: Any, axis: int) -> Any:
+        """Over any axis, which stays with size 1."""
+        last = len(build.shape(x)) - 1
+        if axis == last:
+            return build.add(cls(), x)
+        return build.transpose(build.add(cls(), build.transpose(x, axis, last)), axis, last)
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield cls(), ((2, 3),)
+        yield cls(), ((2, 2, 5),)
+
+
+@rewrite
+class LogSoftmax(Rewrite):
+    """`x - logsumexp(x)`: in a difference of two classes the second term cancels exactly."""
+
+    targets = ("aten.log_softmax.int", "aten._log_softmax.default")
+
+    @classmethod
+    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, axis = args[0], args[1] % len(build.shape(args[0]))
+        return build.add(Add(-1.0), x, LogSumExp.along(build, x, axis))
 
 
 def fold(graph: Any, node: Any, planes: Planes) -> tuple[Planes, tuple[Any, ...]] | None:

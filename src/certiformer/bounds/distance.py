@@ -1,0 +1,135 @@
+"""How far a node gets from the middle of its box, as a vector along its last axis.
+
+Every op is a linear function plus a remainder, `y = C x + c + r` with `|r| <= g` entry by entry, so a node is
+
+    z = A delta + b + sum_k M_k r_k,
+
+one remainder for each nonlinear op before it. Entry by entry each r_k may have the worst signs for that entry, but
+hardly for all at once: `|M r|_2` is at most `| |M| g |_2`, and at most `|M diag(sqrt g)|_2 sqrt(sum g)`, which for a
+wide node is far less. One sweep with the middle of the two planes finds every M_k.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..graph.graph import Input, Node
+from ..ops.base import Box
+from ..ops.movement import Expand, Movement
+from ..sets.ball import spectral
+from .coefficients import Coefficients, SplitSlope
+from .memory import Window
+from .rounding import SLACK, gamma, load
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+def distance(engine: Engine, node: Node, box: Box) -> Tensor:
+    """A bound on `|z - middle of the box|_2` along the last axis of a node, `[instances, *shape[:-1]]`.
+
+    Infinite where the memory of the engine is too small for it.
+    """
+    *lead, width = node.shape
+    instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
+    if 8 * box.lower.element_size() * instances * width * largest > engine.budget:
+        return torch.full_like(box.lower[..., 0], math.inf)
+    middle = box.centre.reshape(instances, -1, width)
+    rows = []
+    for k, place in enumerate(itertools.product(*(range(size) for size in lead))):
+        window = (*((at, 1) for at in place), (0, width))
+        rows.append(_row(engine, node, window, middle[:, k]))
+    found = torch.stack(rows, dim=-1).reshape(-1, *lead)
+    return found * (1 + gamma(found, largest + len(engine.graph.nodes) + engine.ball.dimension + SLACK))
+
+
+def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Tensor:
+    """The distance of one row of a node from `middle` `[instances, width]`: `[instances]`."""
+    ball, rows = engine.ball, Coefficients.identity(start.shape, engine.ball.centre, window)
+    frontier = {start.index: rows}
+    function = ball.centre.new_zeros((1, middle.shape[0], ball.dimension, *rows.rows))
+    offset = ball.centre.new_zeros((1, middle.shape[0], *rows.rows))
+    total = middle.new_zeros(middle.shape[0])
+    for index in range(start.index, -1, -1):
+        part = frontier.pop(index, None)
+        if part is None:
+            continue
+        node = engine.graph.nodes[index]
+        if not node.perturbed:
+            total = total + _length(part, engine._slack(node, engine.rest[index].abs()))
+        elif isinstance(node.op, Input) or index in engine.local:
+            local = engine.local.get(index)
+            chosen = part.select(*engine.marked(node))
+            moved = chosen if local is None else local.carried(chosen)
+            function = function + moved.reshape(*moved.shape[:2], -1, *rows.rows)
+            if engine.rounding:
+                total = total + _length(part, engine.arrival_slack(node))
+        elif index in engine.anchors and index != start.index:
+            form = engine.form(node)
+            function = function + part.contract(form.centre, "X")
+            offset = offset + part.contract(form.offset)
+            moving = None if form.gap is None else ball.reach(form.gap[None])[0]
+            total = total + _length(part, engine._slack(node, form.size), form.offset_gap, moving)
+        else:
+            parents = engine.graph.parents(node)
+            pulled = node.op.pull(part, tuple(p.shape for p in parents))
+            if not isinstance(node.op, Movement):
+                ready = engine.planes(node)
+                parents = ready.sources if pulled is None else parents
+                pulled = pulled or tuple(
+                    part.pull(ready.planes, k, p.shape, SplitSlope(ready.slopes[k].centre, None))
+                    for k, p in enumerate(parents)
+                )
+                offset = offset if ready.offset is None else offset + part.contract(ready.offset)
+                gap, vector = remainder(engine, node), ready.planes.remainder
+                total = total + _length(part, gap, ready.slack, vector=vector)
+            elif isinstance(node.op, Expand):  # copies add up
+                total = total + _length(part, engine._slack(node, engine.magnitude(node)))
+            assert pulled is not None
+            for parent, a in zip(parents, pulled, strict=True):
+                frontier[parent.index] = frontier[parent.index] + a if parent.index in frontier else a
+    at_rest = rows.contract(engine.rest[start.index])
+    apart = torch.linalg.vector_norm((offset + at_rest)[0].reshape(middle.shape) - middle, dim=-1)
+    found: Tensor = ball.distance(function[0]).reshape(-1) + total + apart
+    return found
+
+
+def remainder(engine: Engine, node: Node) -> Tensor | None:
+    """How far an op may be from the middle of its planes, entry by entry, anywhere in the box of its inputs."""
+    if node.op.exact:
+        return None
+    ready, found = engine.planes(node), engine._gap(node) / 2
+    for k, parent in enumerate(ready.sources):
+        gap = ready.slopes[k].gap
+        if gap is not None:
+            found = found + load(ready.planes, k, engine.box(parent).radius, gap.abs())
+    return found
+
+
+def _length(part: Coefficients, *gaps: Tensor | None, vector: Tensor | None = None) -> Tensor:
+    """A bound on `|M r|_2`, `[instances]`, for `|r| <= the sum of the gaps`, `|r|_2 <= vector` along the last axis.
+
+    With the gaps g: `| |M| g |_2` and `|M diag(sqrt g)|_2 sqrt(sum g)`, whichever is less.
+    """
+    gap = sum((g.abs() for g in gaps if g is not None), start=part.tensor.new_zeros((1,) * (1 + len(part.node))))
+    if not bool(gap.any()):
+        return part.tensor.new_zeros(())
+    a = part
+    for axis in range(len(part.node)):
+        a = a.unlink(axis)
+    matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
+    root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
+    root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
+    found = torch.minimum(
+        torch.linalg.vector_norm(part.contract_abs(gap)[0].flatten(1), dim=-1),
+        spectral(matrix.flatten(2) * root[:, None]) * torch.linalg.vector_norm(root, dim=-1),
+    )
+    if vector is None:
+        return found
+    by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
+    return torch.minimum(found, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))

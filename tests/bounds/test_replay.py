@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +47,7 @@ class Counted:
         monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         monkeypatch.setattr(Recording, "of", self.record)
+        monkeypatch.setattr(replay, "_RECENT", deque())
 
     def record(self, evaluate: Any, ball: Ball, rows: torch.Tensor, pool: Any) -> Any:
         if self.breaks:
@@ -80,12 +82,18 @@ def test_what_cannot_be_recorded_runs_plainly(monkeypatch: pytest.MonkeyPatch) -
     assert (counted.ran, replays.refused) == (3, {"a"})
 
 
-def test_the_oldest_recordings_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, replays = Counted(monkeypatch), Replays()
-    for key in range(KEPT + 2):
-        assert [counted.ask(replays, key) for _ in range(2)] == ["plain", "replayed"]
-    assert list(replays.recorded) == list(range(2, KEPT + 2))
-    assert counted.ask(replays, 0) == "replayed"
+def test_the_oldest_recordings_are_let_go_whoever_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, first, second = Counted(monkeypatch), Replays(), Replays()
+    for replays, keys in ((first, "ab"), (second, range(KEPT - 1))):
+        for key in keys:
+            assert [counted.ask(replays, key) for _ in range(2)] == ["plain", "replayed"]
+    assert (list(first.recorded), len(second.recorded)) == (["b"], KEPT - 1)
+    assert first.pool
+    assert counted.ask(second, "another") == "plain"
+    assert counted.ask(second, "another") == "replayed"
+    assert (first.recorded, first.pool) == ({}, [])  # and the memory with the last one
+    assert counted.ask(first, "b") == "replayed"
+    assert list(second.recorded) == [*range(1, KEPT - 1), "another"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -21,9 +21,11 @@ $(TOOLS): $(STAMP)
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-# a small model gains nothing from threads, and on a busy machine they wait for each other
+# a small model gains nothing from threads, and on a busy machine they wait for each other; memory that one evaluation
+# leaves is kept for the next (glibc would give it back each time)
+KEEP := MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_TOP_PAD_=67108864
 demo: $(STAMP)
-	@OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py
+	@OMP_NUM_THREADS=1 $(KEEP) $(BIN)/python examples/demo.py
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .

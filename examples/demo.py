@@ -12,7 +12,7 @@ from pathlib import Path
 
 from certiformer.cli import main as certiformer
 
-SENTENCE = "the plot is thin but the cast is wonderful"
+SENTENCE = "a thin plot but a wonderful cast"
 REPORT = Path(__file__).resolve().parents[1] / "demo" / "report.html"
 
 

@@ -41,20 +41,21 @@ def test_counted_by_hand() -> None:
     sum     to two positions: copies, no product
     second  [1 row, 2 positions, 4] x [4 x 5]                                         2 * (2 * 4 * 5)
     relu    each alone; from here on the two sides differ
-    first   [2 sides, 1 row, 2 positions, 5] x [5 x 3]                                2 * (2 * 2 * 5 * 3)
+    first   the same at both positions: only the one that varies,
+            [2 sides, 1 row, 1 position, 5] x [5 x 3]                                 2 * (2 * 1 * 5 * 3)
     """
     torch.manual_seed(0)
     model = cf.Model(module=Small())
     prepared = prepare(model, torch.randn(2, 3, dtype=torch.float64))
     asked = Problem.of([(prepared, (0,)), (prepared, (1,))], p=2.0, method="backward", relaxation="paper")
-    assert [n.shape for n in starts(asked.compiled.graph, asked.compiled.anchors, asked.style)] == [(1, 2, 5)]
+    assert [n.shape for n in starts(asked.compiled, asked.style)] == [(1, 2, 5)]
     work = work_of(asked)
     instances = 2
-    assert work.flops == instances * (2 * 1 * 2 * 4 + 2 * 2 * 4 * 5 + 2 * 2 * 2 * 5 * 3)
+    assert work.flops == instances * (2 * 1 * 2 * 4 + 2 * 2 * 4 * 5 + 2 * 2 * 1 * 5 * 3)
     moved = [
         instances * 2 + 2 * 4 + instances * 4,
         instances * 2 * 4 + 4 * 5 + instances * 2 * 5,
-        2 * instances * 2 * 5 + 5 * 3 + 2 * instances * 2 * 3,
+        2 * instances * 1 * 5 + 5 * 3 + 2 * instances * 1 * 3,
     ]
     assert work.bytes == 8 * sum(moved)
     assert work.seconds(Rates(1.0, float("inf"), "")) == work.flops
@@ -69,6 +70,7 @@ def test_counted_by_hand() -> None:
         ("backward", "paper"),
         ("backward", "tight"),
         ("forward", "paper"),
+        ("forward", "tight"),
     ],
 )
 def test_sweeps_are_those_of_the_engine_and_products_no_more(
@@ -86,9 +88,9 @@ def test_sweeps_are_those_of_the_engine_and_products_no_more(
     monkeypatch.setattr(Engine, "sweep", sweep)
     with FlopCounterMode(display=False) as counter:
         asked.margins(torch.full((2,), 1e-3), rounding=False)
-    expected = [n.index for n in starts(asked.compiled.graph, asked.compiled.anchors, asked.style)]
+    expected = [n.index for n in starts(asked.compiled, asked.style)]
     assert expected == seen
-    assert 0.3 * counter.get_total_flops() < work_of(asked).flops <= counter.get_total_flops()
+    assert 0.5 * counter.get_total_flops() < work_of(asked).flops <= counter.get_total_flops()
 
 
 def test_rows_move_like_coefficients() -> None:
@@ -100,3 +102,4 @@ def test_rows_move_like_coefficients() -> None:
     assert split.linked == (None, 1, None, None)
     assert split.size == 6 * 6
     assert (rows + rows.unlink(1)).linked == (None, None, 2)
+    assert (rows.unlink(1).at(1, 3).size, rows.at(1, 3).size, rows.at(1, 9)) == (12, 1, rows)

@@ -1,11 +1,13 @@
 """The floor: what an evaluation must multiply and move, counted from the shapes of the graph alone.
 
-A sweep is followed as the engine runs it, from each node that is bounded back to the anchors, with the rows that share
-a coordinate with a node stored once (see `bounds/coefficients.py`), but only shapes are carried. A product over an
-axis counts two operations for each pair of numbers; where the two planes of an op differ, the product of the centres
-and that of the gaps both count. Every tensor that enters or leaves a product is moved once. Anything that touches each
-number alone counts nothing, as if it were fused into its neighbours. So no faster program of the same method exists
-on a machine of these rates, unless it leaves out something that is zero or that was computed before.
+A sweep is followed as the engine runs it, from each node that is bounded back to the anchors and to the nodes that are
+one function of the input at every position, with the rows that share a coordinate with a node stored once (see
+`bounds/coefficients.py`), but only shapes are carried. Where a sweep ends at such a node or at the input, it needs the
+coefficients at the positions that vary and no others. A product over an axis counts two operations for each pair of
+numbers; where the two planes of an op differ, the product of the centres and that of the gaps both count. Every tensor
+that enters or leaves a product is moved once. Anything that touches each number alone counts nothing, as if it were
+fused into its neighbours. So no faster program of the same method exists on a machine of these rates, unless it leaves
+out something that is zero or that was computed before.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from ..ops.base import Box, Planes, Shape, whole_axes
 from ..ops.gather import Gather
 from ..ops.linear import Add, Center, Scale, Shift
 from ..ops.movement import Movement
+from ..ops.softmax import fold
 
 if TYPE_CHECKING:
-    from ..bounds.problem import Problem
+    from ..bounds.problem import Compiled, Problem
     from .machine import Rates
 
 
@@ -108,6 +111,10 @@ class Rows:
     def unlink(self, axis: int) -> Rows:
         return self._with(axis, self.node[axis], None, self.node[axis])
 
+    def at(self, axis: int, positions: int) -> Rows:
+        """Those at some positions along an axis, and no others."""
+        return self._with(axis, min(self.node[axis], positions), self.linked[axis], min(self.stored[axis], positions))
+
     def _with(self, axis: int, size: int, linked: int | None, stored: int) -> Rows:
         return replace(
             self,
@@ -134,30 +141,30 @@ def work_of(problem: Problem) -> Work:
     """What one evaluation of all instances of a problem needs at least."""
     if problem.method == "ibp":
         return Work(width=problem.centre.element_size())
-    blocks = max(len(p) for p in problem.positions)
     return count(
-        problem.compiled.graph,
-        problem.compiled.anchors,
+        problem.compiled,
         problem.style,
         instances=len(problem),
-        numbers=blocks * problem.centre.shape[-1],
+        varying=max(len(p) for p in problem.positions),
+        each=problem.centre.shape[-1],
         width=problem.centre.element_size(),
     )
 
 
-def count(graph: Graph, anchors: frozenset[int], style: Style, *, instances: int, numbers: int, width: int = 8) -> Work:
-    """The products of all sweeps of one evaluation; `numbers` of the input may vary."""
-    counter = Counter(graph, anchors, instances, numbers, Work(width=width))
-    for node in starts(graph, anchors, style):
+def count(compiled: Compiled, style: Style, *, instances: int, varying: int, each: int, width: int = 8) -> Work:
+    """The products of all sweeps of one evaluation; at `varying` positions of the input `each` number may vary."""
+    counter = Counter(compiled, instances, varying, each, Work(width=width))
+    for node in starts(compiled, style):
         counter.sweep(node, Rows.identity(node.shape))
-    last = graph.output
+    last = compiled.graph.output
     for _ in range(2 if style.simplex else 1):
         counter.sweep(last, Rows.dense(last.shape[-1] - 1, last.shape, instances))
     return counter.work
 
 
-def starts(graph: Graph, anchors: frozenset[int], style: Style) -> list[Node]:
+def starts(compiled: Compiled, style: Style) -> list[Node]:
     """The nodes that an evaluation sweeps from, the output aside, each as often as it is swept."""
+    graph, anchors = compiled.graph, compiled.anchors
     found: list[Node] = []
     done: set[int] = set()
     of_scores = {n.inputs[0] for n in graph.nodes if n.op.simplex}
@@ -168,31 +175,36 @@ def starts(graph: Graph, anchors: frozenset[int], style: Style) -> list[Node]:
             return not style.sweep_probabilities
         return node.index in of_scores and not style.sweep_differences
 
-    def bound(node: Node) -> None:
-        """As `Engine.box` and `Engine.form`."""
+    def box(node: Node) -> None:
+        """As `Engine.box`."""
         if node.index in done or not node.perturbed:
             return
-        done.add(node.index)
         parents = graph.parents(node)
-        if node.index in anchors:
-            if not (isinstance(node.op, Movement) and len(parents) == 1 and parents[0].index in anchors):
-                swept(node)
-        elif _carries(node, parents) or by_interval(node):
+        if _carries(node, parents) or by_interval(node):
+            done.add(node.index)
             for parent in parents:
-                bound(parent)
+                box(parent)
         else:
-            swept(node)
+            sweep(node)
 
-    def swept(node: Node) -> None:
-        if not isinstance(node.op, Input):
-            found.extend([node] * (2 if style.both and attention < node.index else 1))
+    def form(node: Node) -> None:
+        """As `Engine.form`."""
+        parents = graph.parents(node)
+        if isinstance(node.op, Movement) and len(parents) == 1 and parents[0].index in anchors:
+            form(parents[0])
+        elif node.index not in done:
+            sweep(node)
+
+    def sweep(node: Node) -> None:
+        done.add(node.index)
+        found.extend([node] * (2 if style.both and attention < node.index else 1))
 
     for node in graph.nodes:
         if node.perturbed and not node.op.exact:
             for parent in graph.parents(node):
-                bound(parent)
-        if node.index in anchors:
-            bound(node)
+                box(parent)
+        if node.index in anchors and node.index not in compiled.local:
+            form(node)
     return found
 
 
@@ -206,12 +218,16 @@ def _carries(node: Node, parents: tuple[Node, ...]) -> bool:
 class Counter:
     """Follows sweeps through a graph and enters every product."""
 
-    graph: Graph
-    anchors: frozenset[int]
+    compiled: Compiled
     instances: int
-    numbers: int
+    varying: int
+    each: int
     work: Work
-    planes: dict[int, Planes] = field(default_factory=dict)
+    ready: dict[int, tuple[Planes, tuple[Node, ...]]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> Graph:
+        return self.compiled.graph
 
     @cached_property
     def bent(self) -> frozenset[int]:
@@ -227,16 +243,39 @@ class Counter:
         for index in range(start.index, -1, -1):
             parts = frontier.pop(index, None)
             node = self.graph.nodes[index]
-            if parts is None or not node.perturbed or isinstance(node.op, Input):
+            if parts is None or not node.perturbed:
                 continue
-            if index in self.anchors and index != start.index:
+            axis = self._end(node)
+            if axis is not None:
+                for part in parts:
+                    self._carry(node, part.at(axis, self.varying), axis)
+                continue
+            if index in self.compiled.anchors and index != start.index:
                 self._meet(node, sum(parts[1:], start=parts[0]))
                 continue
             for part in parts if node.op.exact else [sum(parts[1:], start=parts[0])]:
-                parents = self.graph.parents(node)
-                for parent, pulled in zip(parents, self._pull(node, part, parents), strict=True):
-                    if parent.perturbed:
-                        _join(frontier.setdefault(parent.index, []), pulled)
+                for source, pulled in self._pull(node, part):
+                    if source.perturbed:
+                        _join(frontier.setdefault(source.index, []), pulled)
+
+    def _end(self, node: Node) -> int | None:
+        """The axis of positions of a node at which every sweep ends, None of any other."""
+        if isinstance(node.op, Input):
+            return 1
+        local = self.compiled.local.get(node.index)
+        return None if local is None else local.axis
+
+    def _carry(self, node: Node, a: Rows, axis: int) -> None:
+        """Coefficients on a node that is the same function of the input at every position, times that function.
+
+        Where it only scales, shifts or centres, going through it is less than a product.
+        """
+        chain = self.compiled.local[node.index].chain if node.index else ()
+        inner = math.prod(s for b, s in enumerate(a.node) if a.linked[b] is None and b != axis)
+        if inner == 1 or all(isinstance(self.graph.nodes[i].op, (Movement, Scale, Shift, Center)) for i in chain):
+            return
+        held = math.prod(s for b, s in enumerate(a.node) if b != axis) * self.each
+        self._enter(a.size * self.each, a.size + held + a.size // inner * self.each)
 
     def _meet(self, node: Node, a: Rows) -> None:
         """Coefficients on an anchor times its form."""
@@ -244,36 +283,47 @@ class Counter:
         inner = math.prod(s for s, linked in zip(a.node, a.linked, strict=True) if linked is None)
         if inner == 1:
             return
-        full = self.instances * self.numbers * math.prod(a.node)
+        numbers = self.varying * self.each
+        full = self.instances * numbers * math.prod(a.node)
         sides = 2 if gap else a.sides
         self._enter(
             a.sides * a.free * full * (2 if gap else 1),
-            a.size + full * (2 if gap else 1) + sides * self.instances * self.numbers * math.prod(a.rows),
+            a.size + full * (2 if gap else 1) + sides * self.instances * numbers * math.prod(a.rows),
         )
 
-    def _pull(self, node: Node, a: Rows, parents: tuple[Node, ...]) -> tuple[Rows, ...]:
+    def _pull(self, node: Node, a: Rows) -> list[tuple[Node, Rows]]:
+        parents = self.graph.parents(node)
         shapes = tuple(p.shape for p in parents)
         if isinstance(node.op, Gather):
-            return (replace(a, node=shapes[0], linked=(None,) * len(shapes[0]), stored=shapes[0]),)
+            return [(parents[0], replace(a, node=shapes[0], linked=(None,) * len(shapes[0]), stored=shapes[0]))]
         if isinstance(node.op, Movement):
-            return node.op.pull(a, shapes)
+            return list(zip(parents, node.op.pull(a, shapes), strict=True))
         if isinstance(node.op, Center):
-            return (a.unlink(len(shapes[0]) - 1),)
-        if node.index not in self.planes:
-            blank = (Box.blank(p.shape, parent_like(node.op)) for p in parents)
-            self.planes[node.index] = node.op.planes(*blank)
-        planes = self.planes[node.index]
-        return tuple(self._through(a, planes, k, shapes[k], node.op.exact) for k in range(len(parents)))
+            return [(parents[0], a.unlink(len(shapes[0]) - 1))]
+        if node.index not in self.ready:
+            planes = node.op.planes(*(Box.blank(p.shape, parent_like(node.op)) for p in parents))
+            self.ready[node.index] = fold(self.graph, node, planes) or (planes, parents)
+        planes, sources = self.ready[node.index]
+        return [(s, self._through(a, planes, k, s, node.op.exact)) for k, s in enumerate(sources)]
 
-    def _through(self, a: Rows, planes: Planes, k: int, shape: Shape, exact: bool) -> Rows:
-        """Through an op with these planes to its k-th input."""
-        slope = planes.slopes[k]
+    def _through(self, a: Rows, planes: Planes, k: int, source: Node, exact: bool) -> Rows:
+        """Through an op with these planes to its k-th source; where the sweep ends there, to what varies of it."""
+        slope, shape = planes.slopes[k], source.shape
         gap = not exact and slope.upper is not slope.lower
+        slopes = dict(zip(slope.axes, map(int, slope.lower.shape[1:]), strict=True))
+        end = self._end(source)
+        if end is not None:
+            letter = slope.inputs[end]
+            shape = shape[:end] + (min(self.varying, shape[end]),) + shape[end + 1 :]
+            if letter in planes.outputs:
+                a = a.at(planes.outputs.index(letter), self.varying)
+            if letter in slopes:
+                slopes[letter] = min(slopes[letter], self.varying)
         sizes = dict(zip(planes.outputs, a.stored, strict=True))
-        for letter, size in zip(slope.axes, slope.lower.shape[1:], strict=True):
-            sizes[letter] = max(sizes.get(letter, 1), int(size))
+        for name, size in slopes.items():
+            sizes[name] = max(sizes.get(name, 1), size)
         linked = dict(zip(planes.outputs, a.linked, strict=True))
-        links = tuple(linked.get(letter) for letter in slope.inputs)
+        links = tuple(linked.get(name) for name in slope.inputs)
         result = Rows(
             a.rows,
             shape,
@@ -288,7 +338,7 @@ class Counter:
         inner = math.prod(sizes[l] for l in planes.outputs if l not in slope.inputs and linked[l] is None)
         if inner > 1:
             volume = a.sides * result.instances * a.free * math.prod(sizes.values())
-            held = math.prod(slope.lower.shape[1:]) * (1 if exact else self.instances * (2 if gap else 1))
+            held = math.prod(slopes.values()) * (1 if exact else self.instances * (2 if gap else 1))
             self._enter(volume * (2 if gap else 1), a.size + held + result.size)
         return result
 

@@ -144,11 +144,14 @@ class Coefficients:
         return Coefficients(result, self.rows, shape, tuple(keep))._filled()
 
     def pull_at(self, planes: Planes, k: int, split: SplitSlope, hot: Tensor, axis: int) -> Chosen | None:
-        """As `pull`, but only to the marked positions of an axis of the input; None where rows are linked to it."""
+        """As `pull`, but only to the marked positions of an axis of the input.
+
+        None where rows are linked to it, or where it is one position that the op copies to several.
+        """
         slope = planes.slopes[k]
         at = slope.inputs[axis]
         linked = {planes.outputs[link.axis] for link in self.links if link is not None}
-        if at in linked or any(letter in slope.inputs for letter in linked):
+        if any(letter in slope.inputs for letter in linked) or at not in planes.outputs + slope.axes:
             return None
         stored, rows = self._names(planes.outputs)
         a, missing = _supply(self._squeezed(), planes.outputs, slope)

@@ -104,10 +104,10 @@ def remainder(engine: Engine, node: Node) -> Tensor | None:
     if node.op.exact:
         return None
     ready, found = engine.planes(node), engine._gap(node) / 2
-    for k, parent in enumerate(ready.sources):
-        gap = ready.slopes[k].gap
-        if gap is not None:
-            found = found + load(ready.planes, k, engine.box(parent).radius, gap.abs())
+    for k, parent in enumerate(engine.graph.parents(node)):
+        slope = ready.whole.slopes[k]
+        if slope.upper is not slope.lower:
+            found = found + load(ready.whole, k, engine.box(parent).radius, (slope.upper - slope.lower).abs() / 2)
     return found
 
 

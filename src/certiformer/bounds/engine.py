@@ -82,6 +82,7 @@ class Ready(NamedTuple):
     offset: Tensor | None
     offset_gap: Tensor | None
     slack: Tensor | None  # the part of the gap that is rounding, not counted in it
+    whole: Planes  # the op's planes in its own inputs, before differences of scores were folded
 
 
 @dataclass
@@ -378,7 +379,7 @@ class Engine:
 
     def _prepared(self, node: Node, planes: Planes) -> Ready:
         """Planes as a sweep uses them."""
-        parents, offset, gap = self.graph.parents(node), None, None
+        parents, whole, offset, gap = self.graph.parents(node), planes, None, None
         if not node.op.exact:
             offset, gap = _split(self._deviation(node, planes, 0), self._deviation(node, planes, 1))
             folded = fold(self.graph, node, planes)
@@ -387,7 +388,7 @@ class Engine:
         slack = None
         if self.rounding:
             slack = self._slack(node, self._load(node, planes, parents), terms(planes, node.shape))
-        return Ready(planes, parents, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack)
+        return Ready(planes, parents, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack, whole)
 
     def _deviation(self, node: Node, planes: Planes, side: int) -> Tensor:
         """The offset of a plane in deviations from rest: its value at rest, less the op's."""
@@ -399,14 +400,14 @@ class Engine:
         return total
 
     def _gap(self, node: Node) -> Tensor:
-        """How far apart the planes of a row of probabilities are in the middle of the box of its input."""
+        """How far apart the planes of a node are in the middle of the boxes of its inputs."""
         if node.index not in self.gaps:
             ready = self.planes(node)
             assert ready.offset_gap is not None
             gap = 2 * ready.offset_gap
-            for k, parent in enumerate(ready.sources):
-                s = ready.planes.slopes[k]
-                gap = gap + load(ready.planes, k, self.box(parent).centre - self.rest[parent.index], s.upper - s.lower)
+            for k, parent in enumerate(self.graph.parents(node)):
+                s = ready.whole.slopes[k]
+                gap = gap + load(ready.whole, k, self.box(parent).centre - self.rest[parent.index], s.upper - s.lower)
             self.gaps[node.index] = gap.clamp(min=0)
         return self.gaps[node.index]
 

@@ -152,7 +152,7 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
     where = torch.device(device) if device is not None else _where(model)
     key = ("cast", dtype, str(where))
     seen = _SEEN.get()
-    if seen is not None and (id(model), key) in seen:
+    if seen is not None and (id(model), key) in seen and key in model.cache:
         return cast(Model, model.cache[key])
     weights = _fingerprint(model)
     if key not in model.cache or model.cache.get(("weights", key)) != weights:

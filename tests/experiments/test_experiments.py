@@ -355,7 +355,7 @@ def test_runs_where_the_command_lines_libraries_are_not_installed():
 def test_a_row_with_open_cells_is_over_the_sentences_that_all_methods_have(call, data_dir, models, tmp_path):
     small = ["main", *call, "--sentences", "3", "--only", "sst_1", "--norms", "2"]
     assert plain(small) == 0
-    whole = Store(tmp_path / "out").records
+    kept = Store(tmp_path / "out")
     bench = study.Bench(
         Settings(
             models=models, data_dir=data_dir, out=tmp_path, sentences=3, device="cpu", norms=(2.0,), only=("sst_1",)
@@ -366,16 +366,14 @@ def test_a_row_with_open_cells_is_over_the_sentences_that_all_methods_have(call,
     def written(lost: dict[str, tuple[int, ...]]) -> tuple[dict[str, str], str]:
         """The first row of the CSV and the page, without some methods' sentences."""
         keys = {c.key for way, some in lost.items() for i in some for c in group.cells[way][i]}
-        lines = [json.dumps(r) + "\n" for key, r in whole.items() if key not in keys]
+        lines = [json.dumps(r) + "\n" for key, r in kept.records.items() if key not in keys]
         (tmp_path / "out" / FILE).write_text("".join(lines))
         assert plain([*small, "--time-limit", "0"]) == 0
         with (tmp_path / "out/main.csv").open() as file:
             return next(csv.DictReader(file)), (tmp_path / "out/main.md").read_text()
 
     def average(way: str, *sentences: int) -> float:
-        return spread(
-            [r for i in sentences for r in [study.joined(group.cells[way][i], _kept(whole))["radii"]]]
-        ).average
+        return spread([r for i in sentences for r in [study.joined(group.cells[way][i], kept)["radii"]]]).average
 
     row, page = written({"ours": (1,), "paper": (1, 2)})  # 0 is finished by all
     assert (row["sentences"], row["sentences chosen"]) == ("1", "3")
@@ -399,12 +397,6 @@ def test_a_row_with_open_cells_is_over_the_sentences_that_all_methods_have(call,
     row, page = written({})
     assert row["sentences"] == row["sentences chosen"] == "3"
     assert " of 3 |" not in page
-
-
-def _kept(records: dict[str, dict[str, object]]) -> Store:
-    store = Store.__new__(Store)
-    store.records = records
-    return store
 
 
 def test_important_words_are_compared_on_the_same_sentences(call, tmp_path):

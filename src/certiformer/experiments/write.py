@@ -198,9 +198,10 @@ def document(result: Result) -> str:
         "contradictions": [record.to_json() for record in result.contradictions],
         "notes": list(notes(result)),
         "rows": [_plain(row) for row in result.rows],
-        "records": list(result.records),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    head = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
+    records = ",\n".join(json.dumps(r, ensure_ascii=False, allow_nan=False) for r in result.records)
+    return f'{head},\n "records": [\n{records}\n]}}\n'  # a line a record
 
 
 def _plain(row: Row) -> dict[str, Any]:

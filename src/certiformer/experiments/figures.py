@@ -257,9 +257,8 @@ def _notes(study: Study, found: Sequence[_Found]) -> Iterator[str]:
             f"Where some methods are not finished with all sentences, {which} is over those that all have finished: "
             f"{used:.0f} words long on average, where the chosen ones have {planned:.0f}."
         )
-    lost = [r["radii"] for f in found for r in f.used("upper") or ()]
-    if table.name != "words" and lost:
-        s = spread(lost)
+    s = spread([r["radii"] for f in found for r in f.used("upper") or ()])
+    if table.name != "words" and s.missing:
         yield (
             f"At {s.missing} of {s.positions} positions no word changes the verdict: these are not in *upper (words)*, "
             f"and ratios to it are over the other positions."

@@ -277,7 +277,7 @@ def _notes(study: Study, found: Sequence[_Found]) -> Iterator[str]:
     machines = Counter(r["machine"] for r in every).most_common()
     if machines:
         (most_used, _), *others = machines
-        but = "".join(f", but {n} of {len(every)} results on {name}" for name, n in others)
+        but = "".join(f", {n} of {len(every)} results on {name}" for name, n in others)
         yield f"Computed in {' and '.join(sorted({r['dtype'] for r in every}))} on {most_used}{but}."
 
 

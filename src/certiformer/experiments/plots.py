@@ -189,12 +189,13 @@ def time(ablation: Json) -> Any:
                 panels[labels["data"]] = found
     if not panels:
         return None
-    figure, axes = _axes(len(panels), 4.0, 3.2)
+    figure, axes = _axes(len(panels), 4.0, 3.8)
     for ax, (data, ways) in zip(axes, panels.items(), strict=True):
         ax.plot(*zip(*_front(list(ways.values())), strict=True), color="#cccccc", linewidth=1, zorder=1)
         for way, (seconds, radius) in ways.items():
             colour, marker = STYLES[way]
-            ax.scatter(seconds, radius, color=colour, marker=marker, s=50, zorder=2, label=ablation["titles"][way])
+            title = ablation["titles"][way]
+            ax.scatter(seconds, radius, s=60, c=colour, marker=marker, edgecolors="white", zorder=2, label=title)
         ax.set_xlim(0, 1.15 * max(seconds for seconds, _ in ways.values()))
         ax.set_ylim(0, 1.15 * max(radius for _, radius in ways.values()))
         ax.set_title(f"{DATA[data]}, one layer, width 64", fontsize=10)

@@ -347,3 +347,67 @@ def test_runs_where_the_command_lines_libraries_are_not_installed():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "--time-limit" in done.stdout
+
+
+# rows that are not finished
+
+
+def test_a_row_with_open_cells_is_over_the_sentences_that_all_methods_have(call, data_dir, models, tmp_path):
+    small = ["main", *call, "--sentences", "3", "--only", "sst_1", "--norms", "2"]
+    assert plain(small) == 0
+    kept = Store(tmp_path / "out")
+    bench = study.Bench(
+        Settings(
+            models=models, data_dir=data_dir, out=tmp_path, sentences=3, device="cpu", norms=(2.0,), only=("sst_1",)
+        )
+    )
+    (group,) = study.plan(TABLES["main"], bench).groups
+
+    def written(lost: dict[str, tuple[int, ...]]) -> tuple[dict[str, str], str]:
+        """The first row of the CSV and the page, without some methods' sentences."""
+        keys = {c.key for way, some in lost.items() for i in some for c in group.cells[way][i]}
+        lines = [json.dumps(r) + "\n" for key, r in kept.records.items() if key not in keys]
+        (tmp_path / "out" / FILE).write_text("".join(lines))
+        assert plain([*small, "--time-limit", "0"]) == 0
+        with (tmp_path / "out/main.csv").open() as file:
+            return next(csv.DictReader(file)), (tmp_path / "out/main.md").read_text()
+
+    def average(way: str, *sentences: int) -> float:
+        return spread([r for i in sentences for r in [study.joined(group.cells[way][i], kept)["radii"]]]).average
+
+    row, page = written({"ours": (1,), "paper": (1, 2)})  # 0 is finished by all
+    assert (row["sentences"], row["sentences chosen"]) == ("1", "3")
+    assert "| 1 of 3 |" in page
+    assert "a row is over those that all have finished" in page
+    for way in ("gradient", "ibp", "paper", "ours"):
+        assert float(row[f"{way} avg"]) == pytest.approx(average(way, 0))
+    ratio = average("ours", 0) / average("paper", 0)
+    assert float(row["ours / paper's method avg"]) == pytest.approx(ratio)
+
+    row, page = written({"ours": (0, 1, 2), "paper": (1,)})  # a method without any does not blank the others
+    assert row["ours avg"] == row["ours / paper's method avg"] == ""
+    assert "? / ?" in page
+    assert row["sentences"] == "2"
+    assert float(row["paper avg"]) == pytest.approx(average("paper", 0, 2))
+
+    row, _ = written({"ours": (0, 1), "paper": (2,)})  # nothing in common: the one that is furthest stays
+    assert row["ours avg"] == ""
+    assert float(row["paper avg"]) == pytest.approx(average("paper", 0, 1))
+
+    row, page = written({})
+    assert row["sentences"] == row["sentences chosen"] == "3"
+    assert " of 3 |" not in page
+
+
+def test_important_words_are_compared_on_the_same_sentences(call, tmp_path):
+    small = ["words", *call, "--sentences", "3", "--only", "sst_1"]
+    assert plain(small) == 0
+    path = tmp_path / "out" / FILE
+    lines = path.read_text().splitlines(keepends=True)
+    dropped = next(i for i, line in enumerate(lines) if json.loads(line)["way"] == "paper")
+    path.write_text("".join(lines[:dropped] + lines[dropped + 1 :]))
+    assert plain([*small, "--time-limit", "0"]) == 0
+    with (tmp_path / "out/words.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "here"]
+    assert {(row["sst sentences"], row["sst sentences chosen"]) for row in rows} == {("2", "3")}
+    assert "SST: 2 of 3 sentences" in (tmp_path / "out/words.md").read_text()

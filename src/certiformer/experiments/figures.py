@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from ..attack.consistency import Contradiction, check_consistency
@@ -48,9 +50,35 @@ class _Found:
     group: Group
     records: dict[str, list[Record | None]] = field(default_factory=dict)
 
-    def finished(self, way: str) -> list[Record] | None:
-        found = [r for r in self.records.get(way, []) if r is not None]
-        return found if found and len(found) == len(self.group.sentences) else None
+    @cached_property
+    def common(self) -> tuple[frozenset[str], frozenset[int]]:
+        """Methods, and the sentences that all of them have finished: every figure of a row is over these.
+
+        The methods that are furthest come first; one that would leave no sentence is not among them.
+        """
+        finished = {
+            way: frozenset(i for i, r in enumerate(some) if r is not None) for way, some in self.records.items()
+        }
+        kept: list[str] = []
+        shared = frozenset(range(len(self.group.sentences)))
+        for way, some in sorted(finished.items(), key=lambda item: -len(item[1])):
+            if shared & some:
+                kept.append(way)
+                shared &= some
+        return frozenset(kept), shared if kept else frozenset()
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """The sentences that figures are over."""
+        return [s for i, s in enumerate(self.group.sentences) if i in self.common[1]]
+
+    def used(self, way: str) -> list[Record] | None:
+        """What a method has on these sentences; None where it is not finished on all of them."""
+        ways, shared = self.common
+        return [r for i, r in enumerate(self.records[way]) if r is not None and i in shared] if way in ways else None
+
+    def counts(self, prefix: str = "") -> dict[str, Value]:
+        return {f"{prefix}sentences": len(self.sentences), f"{prefix}sentences chosen": len(self.group.sentences)}
 
 
 def collect(study: Study, store: Store) -> Result:
@@ -113,15 +141,16 @@ def _bound_rows(
         labels = _labels(study, f.group)
         accuracy = store.get(f.group.accuracy.key)
         values: dict[str, Value] = {"accuracy": None if accuracy is None else 100 * accuracy["accuracy"]}
+        values |= f.counts()
         for way in study.ways:
-            records = f.finished(way.name)
+            records = f.used(way.name)
             radii = None if records is None else spread([r["radii"] for r in records])
             values[f"{way.name} min"] = None if radii is None else radii.minimum
             values[f"{way.name} avg"] = None if radii is None else radii.average
             if study.table.timed:
                 values[f"{way.name} seconds"] = None if records is None else mean([r["seconds"] for r in records])
         for title, above, below in study.table.ratios:
-            values |= _ratio(title, f.finished(above), f.finished(below)) if {above, below} <= set(f.records) else {}
+            values |= _ratio(title, f.used(above), f.used(below)) if {above, below} <= set(f.records) else {}
         yield Row(labels, "here", values, frozenset(name for name, _ in bad))
         printed = study.table.published.get((f.group.subject.folder, norm_name(f.group.norm)))
         if printed is not None:
@@ -167,7 +196,7 @@ def _word_rows(study: Study, found: Sequence[_Found]) -> Iterator[Row]:
     for way in study.ways:
         values: dict[str, Value] = {}
         for f in found:
-            values |= _word_values(f, f.finished(way.name))
+            values |= _word_values(f, f.used(way.name)) | f.counts(f"{f.group.subject.data} ")
         yield Row({"method": way.title}, "here", values)
         printed = paper.WORDS.get(way.name)
         if printed is not None:
@@ -189,7 +218,7 @@ def _word_values(found: _Found, records: list[Record] | None) -> dict[str, Value
         if records is None:
             values[column] = None
             continue
-        picks = [(s, _extremes(r)[k]) for s, r in zip(found.group.sentences, records, strict=True)]
+        picks = [(s, _extremes(r)[k]) for s, r in zip(found.sentences, records, strict=True)]
         values[column] = " / ".join(s.words[i] for s, i in picks) if named else mean([_score(s, i) for s, i in picks])
     return values
 
@@ -219,34 +248,48 @@ def _notes(study: Study, found: Sequence[_Found]) -> Iterator[str]:
         f"Test sentences a model: {' or '.join(map(str, counts))}, at random with a fixed seed, classified correctly, "
         f"of at most {most} words (the longest has {longest}); {moved} of each."
     )
-    lost = [r["radii"] for f in found for r in f.records.get("upper", []) if r is not None]
-    if table.name != "words" and lost:
-        s = spread(lost)
+    partial = [f for f in found if 0 < len(f.sentences) < len(f.group.sentences)]
+    if partial:
+        used = mean([len(s.words) for f in partial for s in f.sentences])
+        planned = mean([len(s.words) for f in partial for s in f.group.sentences])
+        which = "a row" if table.name != "words" else "; ".join(map(_counted, partial)) + ": a figure"
+        yield (
+            f"Where some methods are not finished with all sentences, {which} is over those that all have finished: "
+            f"{used:.0f} words long on average, where the chosen ones have {planned:.0f}."
+        )
+    s = spread([r["radii"] for f in found for r in f.used("upper") or ()])
+    if table.name != "words" and s.missing:
         yield (
             f"At {s.missing} of {s.positions} positions no word changes the verdict: these are not in *upper (words)*, "
             f"and ratios to it are over the other positions."
         )
     chosen: dict[str, int] = {}
     for f in found:
-        for r in f.records.get("ours", []):
-            for name in r["chosen"] if r is not None else ():
+        for r in f.used("ours") or ():
+            for name in r["chosen"]:
                 chosen[name] = chosen.get(name, 0) + 1
     if chosen:
         listed = "; ".join(f"{name} ({n} sentence{'' if n == 1 else 's'})" for name, n in sorted(chosen.items()))
         yield f"*Ours* was: {listed}."
     if table.timed:
         yield from _speed(study, found)
-    every = [r for f in found for per in f.records.values() for r in per if r is not None]
-    machines = sorted({r["machine"] for r in every})
+    every = [r for f in found for way in f.records for r in f.used(way) or ()]
+    machines = Counter(r["machine"] for r in every).most_common()
     if machines:
-        yield f"Computed on {' and '.join(machines)}, in {' and '.join(sorted({r['dtype'] for r in every}))}."
+        (most_used, _), *others = machines
+        but = "".join(f", {n} of {len(every)} results on {name}" for name, n in others)
+        yield f"Computed in {' and '.join(sorted({r['dtype'] for r in every}))} on {most_used}{but}."
+
+
+def _counted(found: _Found) -> str:
+    return f"{found.group.subject.data.upper()}: {len(found.sentences)} of {len(found.group.sentences)} sentences"
 
 
 def _speed(study: Study, found: Sequence[_Found]) -> Iterator[str]:
     """How much faster each method is than fully backward; seconds a sentence, all norms together."""
 
     def seconds(way: str) -> float | None:
-        lists = [f.finished(way) for f in found]
+        lists = [f.used(way) for f in found]
         whole = [r["seconds"] for some in lists if some is not None for r in some]
         return mean(whole) if whole and all(some is not None for some in lists) else None
 

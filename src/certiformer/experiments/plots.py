@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .protocol import mean, spread
 
 Json = dict[str, Any]
-COLOURS = {
-    "gradient": "#888888",
-    "upper": "#bbbbbb",
-    "ibp": "#c44e52",
-    "forward": "#dd8452",
-    "backward": "#8172b3",
-    "paper": "#4c72b0",
-    "ours-quick": "#8fc79a",
-    "ours": "#2a8c4a",
-    "ours-steps": "#145c2c",
+STYLES = {  # colours that the colour-blind can tell apart (Okabe and Ito), and a marker for each method
+    "upper": ("#aaaaaa", "^"),
+    "gradient": ("#555555", "v"),
+    "ibp": ("#cc79a7", "x"),
+    "forward": ("#e69f00", "P"),
+    "backward": ("#d55e00", "X"),
+    "paper": ("#56b4e9", "s"),
+    "ours-quick": ("#009e73", "D"),
+    "ours": ("#0072b2", "o"),
+    "ours-steps": ("#000000", "*"),
 }
 EXAMPLES = 4
 DATA = {"sst": "SST", "yelp": "Yelp"}
+NORMS = {"l1": "ℓ1", "l2": "ℓ2", "linf": "ℓ∞"}
 
 
 def draw(out: Path) -> Iterator[Path]:
@@ -41,7 +42,7 @@ def draw(out: Path) -> Iterator[Path]:
     drawn: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("layers", lambda: main and layers(main)),
         ("words", lambda: main and words(main)),
-        ("time", lambda: time([t for t in (ablation, main) if t is not None])),
+        ("time", lambda: ablation and time(ablation)),
     )
     for name, figure in drawn:
         made = figure()
@@ -84,48 +85,71 @@ def _legend(figure: Any, axes: Iterable[Any], **more: Any) -> None:
 
 
 def layers(main: Json) -> Any:
-    """Average radius against the number of layers, in l2, a column a dataset; IBP, far below, in a panel of its own."""
+    """Average radius against the number of layers, a column a dataset; IBP, far below, in a panel of its own.
+
+    The norm is the one with the most finished sentences, l2 where there is no difference.
+    """
     from matplotlib.figure import Figure
 
-    rows = [r for r in main["rows"] if r["labels"]["norm"] == "l2"]
-    datasets = list(dict.fromkeys(r["labels"]["data"] for r in rows))
-    if not datasets:
+    here = [r for r in main["rows"] if r["source"] == "here" and r["values"].get("ours avg")]
+    if not here:
         return None
-    figure = Figure(figsize=(3.6 * len(datasets) + 2.2, 5.2), layout="constrained")
-    grid = figure.subplots(2, len(datasets), squeeze=False, sharex=True, sharey="row", height_ratios=(2, 1))
+    done = {
+        norm: sum(r["values"]["sentences"] for r in here if r["labels"]["norm"] == norm)
+        for norm in sorted({r["labels"]["norm"] for r in here}, key=lambda norm: norm != "l2")
+    }
+    norm = max(done, key=lambda norm: done[norm])
+    rows = [r for r in main["rows"] if r["labels"]["norm"] == norm and (r in here or r["source"] == "published")]
+    datasets = list(dict.fromkeys(r["labels"]["data"] for r in rows))
+    figure = Figure(figsize=(3.4 * len(datasets) + 2.4, 5.6), layout="constrained")
+    grid = figure.subplots(2, len(datasets), squeeze=False, sharex="col", sharey="row", height_ratios=(2, 1))
     for k, data in enumerate(datasets):
-        for ax, ways in zip(grid[:, k], (("gradient", "upper", "ours", "paper"), ("ibp",)), strict=True):
+        of_data = [r for r in rows if r["labels"]["data"] == data]
+        for ax, ways in zip(grid[:, k], (("upper", "gradient", "ours", "paper"), ("ibp",)), strict=True):
             _plain(ax)
+            ax.set_yscale("log")
             for way in ways:
-                for source, style in (("here", "o-"), ("published", ".:")):
+                colour, marker = STYLES[way]
+                for source, line in (("here", "-"), ("published", ":")):
                     points = [
                         (int(r["labels"]["layers"]), r["values"][f"{way} avg"])
-                        for r in rows
-                        if (r["labels"]["data"], r["source"]) == (data, source) and r["values"].get(f"{way} avg")
+                        for r in of_data
+                        if r["source"] == source and r["values"].get(f"{way} avg")
                     ]
                     if points:
                         title = main["titles"][way] + (", published" if source == "published" else "")
-                        ax.plot(*zip(*points, strict=True), style, color=COLOURS[way], label=title, linewidth=1.8)
-        grid[0, k].set_ylim(bottom=0)
+                        style = {"color": colour, "marker": marker, "linestyle": line, "label": title}
+                        ax.plot(*zip(*points, strict=True), linewidth=1.8, markersize=6, **style)
+        ticks = {int(r["labels"]["layers"]): "" for r in of_data}
+        ticks |= {int(r["labels"]["layers"]): _sentences(r["values"]) for r in of_data if r["source"] == "here"}
         grid[0, k].set_title(DATA[data], fontsize=11)
-        grid[1, k].set_yscale("log")
-        grid[1, k].set_xticks(sorted({int(r["labels"]["layers"]) for r in rows}))
-        grid[1, k].set_xlabel("layers")
-    grid[0, 0].set_ylabel("ℓ2 radius, average over positions")
-    grid[1, 0].set_ylabel("the same, log")
+        grid[1, k].set_xticks(list(ticks), [f"{n}\n{count}" for n, count in ticks.items()], fontsize=8)
+        grid[1, k].set_xlabel("layers, and sentences")
+        grid[1, k].margins(x=0.15)
+    grid[0, 0].set_ylabel(f"{NORMS[norm]} radius, average (log)")
+    grid[1, 0].set_ylabel("IBP, the same")
     _legend(figure, grid.flat, loc="outside right center")
     return figure
 
 
+def _sentences(values: Json) -> str:
+    used, chosen = int(values["sentences"]), int(values["sentences chosen"])
+    return f"{used}" if used == chosen else f"{used} of {chosen}"
+
+
 def words(main: Json) -> Any:
-    """Radius of every word of a few sentences of the deepest SST model: certified by two methods, and attacked."""
+    """Radius of every word of a few sentences of one model: certified by two methods, and attacked.
+
+    Of the models with enough finished sentences it is one of SST, and the deepest.
+    """
     wanted = ("paper", "ours", "gradient")
     records = [r for r in main["records"] if r["norm"] == "l2" and r["way"] in wanted]
     by_sentence: dict[tuple[str, int], Json] = {}
     for r in records:
         by_sentence.setdefault((r["model"], r["sentence"]), {})[r["way"]] = r
     whole = {k: v for k, v in by_sentence.items() if len(v) == len(wanted)}
-    models = sorted({model for model, _ in whole}, key=lambda m: (m.startswith("sst"), m))
+    enough = Counter(model for model, _ in whole)
+    models = sorted(enough, key=lambda m: (min(enough[m], EXAMPLES), m.startswith("sst"), m))
     if not models:
         return None
     fit = [(k, v) for k, v in whole.items() if k[0] == models[-1]]
@@ -141,10 +165,10 @@ def words(main: Json) -> Any:
             [i - 0.2 for i in at],
             found["paper"]["radii"],
             width=0.38,
-            color=COLOURS["paper"],
+            color=STYLES["paper"][0],
             label="proved, paper's method",
         )
-        ax.bar([i + 0.2 for i in at], found["ours"]["radii"], width=0.38, color=COLOURS["ours"], label="proved, ours")
+        ax.bar([i + 0.2 for i in at], found["ours"]["radii"], width=0.38, color=STYLES["ours"][0], label="proved, ours")
         ax.set_xticks(list(at), tokens, rotation=40, ha="right", fontsize=8)
         ax.set_title(f"{models[-1]} says {('negative', 'positive')[found['ours']['label']]}", fontsize=9, loc="left")
     for ax in axes[::2]:
@@ -153,41 +177,30 @@ def words(main: Json) -> Any:
     return figure
 
 
-def time(tables: list[Json]) -> Any:
-    """Average radius against seconds a sentence, l2, a panel a model."""
+def time(ablation: Json) -> Any:
+    """Average radius against seconds a sentence, l2, a panel a dataset: of sentences that were timed one at a time."""
+    proofs = [name for name, options in ablation["settings"]["methods"].items() if "relaxation" in options]
     panels: dict[str, dict[str, tuple[float, float]]] = {}
-    titles: dict[str, str] = {}
-    for table in tables:
-        titles |= table["titles"]
-        proofs = [name for name, options in table["settings"]["methods"].items() if "relaxation" in options]
-        for way in proofs:
-            if way == "ibp":  # a thousandth of the others
-                continue
-            groups: dict[str, list[Json]] = {}
-            for r in table["records"]:
-                if r["way"] == way and r["norm"] == "l2" and r["data"] == "sst":
-                    groups.setdefault(r["model"], []).append(r)
-            for model, found in groups.items():
-                if len(found) == len(table["settings"]["sentences"][model]):
-                    radius = spread([r["radii"] for r in found]).average
-                    panels.setdefault(model, {})[way] = (mean([r["seconds"] for r in found]), radius)
-    panels = {model: ways for model, ways in panels.items() if len(ways) > 1}
+    for row in ablation["rows"]:
+        values, labels = row["values"], row["labels"]
+        if row["source"] == "here" and labels["norm"] == "l2":
+            found = {w: (values[f"{w} seconds"], values[f"{w} avg"]) for w in proofs if values.get(f"{w} avg")}
+            if len(found) > 1:
+                panels[labels["data"]] = found
     if not panels:
         return None
-    figure, axes = _axes(len(panels), 4.0, 3.2)
-    for ax, (model, found_ways) in zip(axes, panels.items(), strict=True):
-        ax.plot(*zip(*_front(list(found_ways.values())), strict=True), color="#cccccc", linewidth=1, zorder=1)
-        for way, (seconds, radius) in found_ways.items():
-            ax.scatter(seconds, radius, color=COLOURS[way], s=44, zorder=2, label=titles[way])
-        ax.set_xscale("log")
-        times = [seconds for seconds, _ in found_ways.values()]
-        ax.set_xlim(min(times) / 2, max(times) * 2)
-        ax.set_ylim(0, 1.15 * max(radius for _, radius in found_ways.values()))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter("")
-        ax.set_title(model, fontsize=10)
+    figure, axes = _axes(len(panels), 4.0, 3.8)
+    for ax, (data, ways) in zip(axes, panels.items(), strict=True):
+        ax.plot(*zip(*_front(list(ways.values())), strict=True), color="#cccccc", linewidth=1, zorder=1)
+        for way, (seconds, radius) in ways.items():
+            colour, marker = STYLES[way]
+            title = ablation["titles"][way]
+            ax.scatter(seconds, radius, s=60, c=colour, marker=marker, edgecolors="white", zorder=2, label=title)
+        ax.set_xlim(0, 1.15 * max(seconds for seconds, _ in ways.values()))
+        ax.set_ylim(0, 1.15 * max(radius for _, radius in ways.values()))
+        ax.set_title(f"{DATA[data]}, one layer, width 64", fontsize=10)
         ax.set_xlabel("seconds a sentence")
-        ax.set_ylabel("ℓ2 radius, average")
+    axes[0].set_ylabel("ℓ2 radius, average")
     _legend(figure, axes, loc="outside right center")
     return figure
 

@@ -291,6 +291,7 @@ def joined(cells: Sequence[Cell], store: Store) -> Record | None:
         if name in whole:
             whole[name] = [value for r in found for value in r[name]]
     whole["seconds"] = sum(r["seconds"] for r in found)
+    whole["machine"] = " and ".join(sorted({r["machine"] for r in found}))
     whole["norm"] = norm_name(cells[0].norm)
     whole["chosen"] = sorted({r["chosen"] for r in found if "chosen" in r})
     return whole

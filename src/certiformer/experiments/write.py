@@ -99,6 +99,7 @@ def notes(result: Result) -> Iterator[str]:
 def _bound_columns(study: Study) -> Iterator[tuple[str, tuple[str, ...]]]:
     parts = ("min", "avg", "seconds") if study.table.timed else ("min", "avg")
     yield "accuracy", ("accuracy",)
+    yield "sentences", ("sentences", "sentences chosen")
     for way in study.ways:
         yield way.title, tuple(f"{way.name} {part}" for part in parts)
     names = {way.name for way in study.ways}
@@ -127,6 +128,9 @@ def _label_cells(labels: dict[str, str], above: dict[str, str]) -> list[str]:
 def _join(row: Row, parts: tuple[str, ...]) -> str:
     if not any(part in row.values for part in parts):
         return ""
+    if parts[0] == "sentences":
+        used, chosen = (number(row.values[part], part) for part in parts)
+        return used if used == chosen else f"{used} of {chosen}"
     text = " / ".join(number(row.values.get(part), part) for part in parts)
     flagged = any(part.startswith(f"{way} ") for part in parts for way in row.wrong)
     return f"**{text} (wrong)**" if flagged else text
@@ -136,6 +140,8 @@ def number(value: Value, column: str) -> str:
     """A figure as a reader wants it."""
     if value is None or isinstance(value, str):
         return UNFINISHED if value is None else value.replace("|", "\\|")
+    if "sentences" in column:
+        return f"{value:.0f}"
     if column == "accuracy":
         return f"{value:.1f}"
     if column.endswith("seconds"):
@@ -192,9 +198,10 @@ def document(result: Result) -> str:
         "contradictions": [record.to_json() for record in result.contradictions],
         "notes": list(notes(result)),
         "rows": [_plain(row) for row in result.rows],
-        "records": list(result.records),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    head = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
+    records = ",\n".join(json.dumps(r, ensure_ascii=False, allow_nan=False) for r in result.records)
+    return f'{head},\n "records": [\n{records}\n]}}\n'  # a line a record
 
 
 def _plain(row: Row) -> dict[str, Any]:

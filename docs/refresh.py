@@ -36,7 +36,7 @@ def command(found: re.Match[str]) -> str:
             text=True,
             check=False,
         )
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or not done.stdout.strip():
         raise SystemExit(f"{found['call']}: exit code {done.returncode}\n{done.stderr}")
     return f"```\n$ {found['call']}\n{tidy(done.stdout)}```\n"
 

@@ -27,7 +27,9 @@ def draw(documents: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
         axes = [a for a in AXES if any(a == axis for _, axis in curves)]
         if not axes:
             continue
-        figure, panels = pyplot.subplots(2, len(axes), figsize=(3.1 * len(axes), 5.6), squeeze=False, sharex="col")
+        figure, panels = pyplot.subplots(
+            2, len(axes), figsize=(max(4.8, 3.1 * len(axes)), 5.6), squeeze=False, sharex="col"
+        )
         for column, axis in enumerate(axes):
             for (method, which), rows in curves.items():
                 if which == axis:

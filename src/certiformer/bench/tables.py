@@ -9,6 +9,7 @@ from typing import Any
 Row = dict[str, Any]
 BLOCK = re.compile(r"(?P<mark><!-- bench: (?P<file>[^\s]+)(?: (?P<suite>[\w-]+))? -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _COLUMNS = "{:<44} {:>9} {:>7} {:>9} {:>8} {:>8} {:>6} {:>6} {:>11} {:>9} {:>9}"
+SHOWN = 4  # of the cases that were left out
 
 
 def head() -> str:
@@ -114,7 +115,8 @@ def markdown(document: Row, *, suite: str | None = None) -> str:
         parts.append(f"Not measured: {failed['key']} ({failed['why']}).")
     left = [key for key in document["left_out"] if suite is None or key.startswith(suite)]
     if left:
-        parts.append(f"Not measured for lack of time: {'; '.join(left)}.")
+        named = "; ".join(left[:SHOWN]) + (f"; and {len(left) - SHOWN} more" if len(left) > SHOWN else "")
+        parts.append(f"Not measured for lack of time: {named}.")
     return "\n\n".join(parts) + "\n"
 
 

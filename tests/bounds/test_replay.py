@@ -36,6 +36,34 @@ def test_nothing_is_recorded_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked.compiled.replays.seen
 
 
+def test_one_key_means_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of one and of two words in one problem: when only those of one are left, the recording of two is not for
+    them."""
+    shapes: dict[Any, set[Any]] = {}
+
+    def kept(self: Replays, key: Any, evaluate: Any, ball: Ball, rows: torch.Tensor, largest: Any) -> Evaluation:
+        shapes.setdefault(key, set()).add((ball.hot.shape, ball.eps.shape, ball.centre.shape, rows.shape))
+        result: Evaluation = evaluate(ball, rows)
+        return result
+
+    asked = problem()
+    plain = asked.margins(EPS)
+    object.__setattr__(asked.compiled, "cuda", True)
+    monkeypatch.setattr(Replays, "__call__", kept)
+    for chosen in ([0, 1, 2], [0, 1], [2], [1]):
+        found = asked.margins(EPS[chosen], chosen)
+        assert torch.allclose(found.lower, plain.lower[chosen], rtol=1e-9)
+    assert len(shapes) == 2
+    assert all(len(s) == 1 for s in shapes.values())
+
+
+def test_a_recording_is_not_replayed_on_other_shapes() -> None:
+    one, two = (Ball.of(torch.zeros(1, 1, 4, 3), [at], torch.ones(1), 2.0) for at in ((0,), (0, 1)))
+    recording = Recording(two, torch.zeros(1, 1), SimpleNamespace(replay=lambda: None), None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="recorded with"):
+        recording(one, torch.zeros(1, 1))
+
+
 class Counted:
     """An evaluation that says how often it ran, and recordings of it that need no GPU."""
 

@@ -200,7 +200,7 @@ class Problem:
         if self.method == "ibp" or self.parameters or not self.compiled.recordable:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same number of instances, so that one recording serves: those that are left, and the first again
-        blocks = max(len(p) for p in self.positions)
+        blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
         full = min(most, len(self))
         key = (full, blocks, self.p, self.style, rounding)
         if key in self.compiled.replays.refused:

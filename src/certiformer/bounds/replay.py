@@ -57,6 +57,8 @@ class Recording:
             (self.ball.eps, ball.eps),
             (self.rows, rows),
         ):
+            if mine.shape != theirs.shape:  # a copy would spread it
+                raise ValueError(f"recorded with {list(mine.shape)}, asked with {list(theirs.shape)}")
             mine.copy_(theirs)
         self.graph.replay()
         box, good, whys = self.result

@@ -207,6 +207,9 @@ def test_only_differences_of_one_tensor_are_folded() -> None:
     nodes[differences.index] = replace(differences, op=Add())
     assert fold(replace(graph, nodes=tuple(nodes)), node, planes) is None
     assert fold(graph, differences, planes) is None
+    nodes = list(graph.nodes)
+    nodes[differences.index] = replace(differences, inputs=differences.inputs[::-1])  # s_j - s_k
+    assert fold(replace(graph, nodes=tuple(nodes)), node, planes) is None
 
 
 def test_probabilities_are_shifted_without_a_box_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:

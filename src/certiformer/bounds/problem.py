@@ -247,7 +247,7 @@ class Problem:
             self.compiled.graph.values(ball.centre),
             style=self.style,
             budget=self.budget // 2,
-            local=self.compiled.local,
+            local=self.compiled.local if ball.axis == 1 else {},  # they are local along that axis of the input
             footprints=self.compiled.footprints,
             parameters=parameters,
         )

@@ -263,6 +263,8 @@ def fold(graph: Any, node: Any, planes: Planes) -> tuple[Planes, tuple[Any, ...]
     rows, columns = graph.parents(differences)
     if not (isinstance(rows.op, Reshape) and isinstance(columns.op, Reshape) and rows.inputs == columns.inputs):
         return None
+    if rows.shape[-2] != 1 or columns.shape[-1] != 1:  # s_j - s_k, not s_k - s_j
+        return None
     (slope,) = planes.slopes
     inputs, axes = planes.outputs[:-1] + OWN[0], planes.outputs + OWN[0]
     moved = Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import certiformer as cf
 from certiformer.bounds.problem import Problem
@@ -90,13 +93,49 @@ def test_the_bracket_only_ever_reports_what_was_proved() -> None:
             eps = bracket.aim(1e-3, 1.0)
             assert bracket.low < eps < bracket.high
             margin = 2 - eps / cliff if eps < cliff else -math.inf
-            bracket.take(eps, margin)
+            bracket.take(eps, margin, rounding=False)
             if margin > 0:
                 proved.add(eps)
             steps += 1
             assert steps < 60
         assert bracket.low in proved
         assert cliff * (1 - 2e-3) <= bracket.low < cliff
+
+
+def closed(bracket: Bracket, margin: Callable[[float], float], *, sketch: bool) -> set[float]:
+    """Close or settle a bracket on a margin, and say at which radii it was proved."""
+    done, proved = (Bracket.settled if sketch else Bracket.closed), set()
+    for _ in range(60):
+        if done(bracket, 1e-3):
+            return proved
+        eps = bracket.aim(1e-3, 0.05)
+        assert bracket.low < eps < bracket.high
+        value = margin(eps)
+        bracket.take(eps, value, rounding=not sketch and bracket.final(eps, 1e-3))
+        if value > 0:
+            proved.add(eps)
+    raise AssertionError(f"not closed: {bracket}")
+
+
+@given(
+    end=st.floats(1e-6, 1e3),
+    power=st.floats(1.0, 8.0),
+    drop=st.floats(0.02, 2.0),
+    off=st.floats(-0.02, 0.02),
+)
+def test_a_sketch_may_be_wrong_and_only_costs_time(end: float, power: float, drop: float, off: float) -> None:
+    """Margins that fall to their end, or off a cliff before it, and a sketch that is off by up to two percent."""
+
+    def margin(eps: float) -> float:
+        return 3 * (1 - drop * (eps / end) ** power) if eps < end else -math.inf
+
+    true = end * min(1.0, drop ** (-1 / power))
+    guess = Bracket(3.0, 1.0)
+    closed(guess, lambda eps: margin(eps * (1 + off)), sketch=True)
+    bracket = guess.followed(1e-3)
+    proved = closed(bracket, margin, sketch=False)
+    assert bracket.low in proved
+    assert true * (1 - 2e-3) <= bracket.low < true
 
 
 @pytest.mark.parametrize("change", [{"tolerance": 0}, {"tolerance": 2}, {"method": "best"}, {"budget": "endless"}])

@@ -2,14 +2,16 @@
 
 The margin as a function of the radius is smooth and falls, until the relaxation breaks down. Each step aims at the end
 of the interpolation of what is known, a little past it toward the far end of the bracket, so that the bracket closes
-from both sides; where that does not pay, it bisects. All instances advance together, and
-those that are done leave the batch. Every radius that is reported was verified itself, rounding included.
+from both sides; where that does not pay, it bisects. All instances advance together, and those that are done leave the
+batch. Most of the way is gone in single precision, which proves nothing but says where to look. Every radius that is
+reported was verified itself, rounding included.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -27,8 +29,16 @@ from .models.model import Model
 MOST_STEPS = 60
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
-POWER = 4.0  # of the radius with which the margin falls, before more is known
-LEAST, MOST = 0.02, 3.5  # losses of the margin, in units of the margin at rest, that say where it ends
+# What the margin has lost, in units of the margin at rest, at a share of the radius where it ends: as it usually goes.
+# Measured on models of one to three layers; it falls ever more steeply until the relaxation has nothing left to lose.
+USUAL = (
+    (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.80), (0.36, 0.85), (0.5, 0.90), (0.6, 0.922),
+    (0.75, 0.957), (1.0, 1.0), (1.13, 1.021), (1.33, 1.055), (1.55, 1.095), (1.8, 1.2), (2.0, 1.33), (2.2, 1.45),
+    (2.5, 1.75), (2.8, 2.1), (3.5, 2.5),
+)  # fmt: skip
+LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at rest alone; with more the relaxation has collapsed
+COARSE = 4.0  # how far from the end, in units of the tolerance, the search in single precision may stop
+INSIDE = 0.15  # how far before the end that it says, in the same units, the proof is tried
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
 
@@ -210,44 +220,65 @@ def _over(radius: float, norm: float) -> float:
 class Bracket:
     """What is known of one instance: proved at `low`, not proved at `high`, and what the margin lost on the way.
 
-    The loss `1 - margin / rest` grows like a power of the radius, and is 1 where the margin ends: so it is interpolated
-    on logarithmic scales, the radius as a function of the loss.
+    The loss `1 - margin / rest` is 1 where the margin ends. It grows much alike everywhere, so every evaluation says
+    how far that is (`reached`), and two of them by how much this instance goes its own way: on logarithmic scales, a
+    line through what was seen.
     """
 
     rest: float  # the margin at radius 0
     linear: float  # where it would end if it went on as it begins
     low: float = 0.0
     high: float = math.inf
-    seen: list[tuple[float, float]] = field(default_factory=list)  # log loss, log radius, where the loss says something
+    guess: float | None = None  # where a bracket in single precision says that it ends
+    limit: float = math.inf  # what it could not prove, if it fell off a cliff there
+    power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
+    verified: float = 0.0  # the largest radius proved with rounding accounted for
+    seen: list[tuple[float, float]] = field(default_factory=list)  # logarithms of the share reached and of the radius
     stalled: int = 0
+    refused: int = 0  # evaluations that proved nothing
 
-    def take(self, eps: float, margin: float) -> None:
+    def take(self, eps: float, margin: float, rounding: bool) -> None:
         """Enter an evaluation."""
         width = self.high - self.low
         if margin > 0:
             self.low = eps
+            self.verified = eps if rounding else self.verified
         else:
             self.high = eps
+            self.refused += 1
         loss = 1 - margin / self.rest
-        if LEAST < loss < MOST:  # less is the slope at rest alone; with more the relaxation has collapsed
-            self.seen.append((math.log(loss), math.log(eps)))
+        if LEAST < loss < MOST:
+            self.seen.append((reached(loss), math.log(eps)))
         if math.isfinite(width):
             self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
 
     def closed(self, tolerance: float) -> bool:
-        return math.isfinite(self.high) and self.high - self.low <= tolerance * self.high
+        """Whether the end is known: between a proof and a refusal, or by a guess that a proof has come close to."""
+        if math.isfinite(self.high) and self.high - self.low <= tolerance * self.high:
+            return True
+        near = self.guess is not None and self.verified == self.low > 0 and bool(self.seen)
+        return near and self.low <= self.root() <= self.low * (1 + tolerance)
+
+    def settled(self, tolerance: float) -> bool:
+        """Whether the end is known well enough to be a guess: so near to an evaluation that interpolating is exact."""
+        nearest = min((abs(x[0]) for x in self.seen), default=math.inf)
+        return (len(self.seen) > 1 and nearest < COARSE * tolerance * self.steepness()) or self.closed(tolerance)
+
+    def final(self, eps: float, tolerance: float) -> bool:
+        """Whether a proof at this radius would be the last step, as far as one can say."""
+        if math.isfinite(self.high) and self.high - eps <= tolerance * self.high:
+            return True
+        return self.guess is not None and eps < (self.root() if self.seen else self.guess) <= eps * (1 + tolerance)
 
     def aim(self, tolerance: float, hint: float) -> float:
-        """Where to evaluate next; `hint` is a guess to start from."""
+        """Where to evaluate next; `hint` is where to start without a guess."""
         if not self.seen:
-            if self.low < hint < self.high:
-                return hint
-            if math.isinf(self.high):
-                return 4 * self.low
-            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 8
+            return self._blind(tolerance, hint)
         root = self.root()
         if math.isinf(self.high):
-            return min(max(root, self.low) * (1 + 0.35 * tolerance), 8 * self.low)
+            ahead = 0.35 if self.guess is None else -INSIDE
+            most = self.limit if self.limit > self.low else 8 * self.low
+            return min(max(root, self.low) * (1 + ahead * tolerance), most)
         if self.stalled >= 3 or not self.low < root < self.high:  # what was seen does not say: halve
             self.stalled = 0
             return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
@@ -260,22 +291,64 @@ class Bracket:
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
 
+    def _blind(self, tolerance: float, hint: float) -> float:
+        """Where to evaluate while no margin has said anything."""
+        if self.guess is not None:
+            first = self.guess * (1 - INSIDE * tolerance)
+            if self.low < first < self.high:
+                return first
+            if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
+                return self.high * max(1 - 0.95 * tolerance * 4.0 ** (self.refused - 1), 0.125)
+        elif self.low < hint < self.high:
+            return hint
+        if math.isinf(self.high):
+            return 4 * self.low
+        return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 8
+
     def root(self) -> float:
-        """Where the loss should be 1: by the two evaluations nearest to it, or the nearest on either side."""
+        """Where the margin should end: by the two evaluations nearest to it, or the nearest on either side."""
         first, *others = sorted(self.seen, key=lambda x: abs(x[0]))
         if not others:
-            return _crossing(first)
-        root = _crossing(first, others[0])
+            return _crossing(first, self.power)
+        root = _crossing(first, _power(first, others[0]))
         across = next((x for x in others if (x[0] > 0) != (first[0] > 0)), None)
         if across is not None and not self.low < root < self.high:
-            root = _crossing(first, across)
+            root = _crossing(first, _power(first, across))
         return root
 
+    def steepness(self) -> float:
+        """How much faster than usual the loss grows near its end."""
+        near = sorted(self.seen, key=lambda x: abs(x[0]))[:2]
+        return _power(*near) if len(near) == 2 else self.power
 
-def _crossing(a: tuple[float, float], b: tuple[float, float] | None = None) -> float:
-    """The radius at which the logarithm of the loss is 0, on the line through two points or of the usual slope."""
-    power = POWER if b is None or a[1] == b[1] else (b[0] - a[0]) / (b[1] - a[1])
-    return math.exp(a[1] - a[0] / min(max(power, 1.0), 100.0))
+    def followed(self, tolerance: float) -> Bracket:
+        """The bracket to begin with where this one, in single precision, is settled."""
+        start = Bracket(self.rest, self.linear)
+        if self.settled(tolerance):
+            root = self.root() if self.seen else 0.0
+            smooth = max(self.low, root / 2) < root < self.high
+            start.guess = root if smooth else self.low / (1 - INSIDE * tolerance)
+            start.limit = math.inf if smooth else self.high
+            start.power = self.steepness()
+        return start
+
+
+def reached(loss: float) -> float:
+    """The logarithm of the share of the way to the end at which this much is usually lost."""
+    k = min(bisect_right(USUAL, (loss, 0.0)), len(USUAL) - 1)
+    (a, x), (b, y) = USUAL[k - 1], USUAL[k]
+    t = math.log(loss / a) / math.log(b / a)
+    return (1 - t) * math.log(x) + t * math.log(y)
+
+
+def _power(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """How much faster than usual the loss grows between two evaluations."""
+    return 1.0 if a[1] == b[1] else min(max((b[0] - a[0]) / (b[1] - a[1]), 0.25), 25.0)
+
+
+def _crossing(a: tuple[float, float], power: float) -> float:
+    """The radius of the end, from one evaluation on."""
+    return math.exp(a[1] - a[0] / power)
 
 
 def search(
@@ -287,11 +360,10 @@ def search(
     progress: Callable[[int], None] | None = None,
 ) -> tuple[list[float], list[int]]:
     """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
-    brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
     calls = [0] * len(problem)
     active = [i for i, m in enumerate(rest) if m > 0]
-    _close(problem, brackets, calls, active, tolerance, progress)
-    radii = _verify(problem, brackets, calls, tolerance)
+    brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
+    radii = _found(problem, brackets, calls, active, tolerance, progress)
     if steps > 0 and active:
         radii = _tuned(problem, rest, radii, calls, steps, tolerance)
     return radii, calls
@@ -304,11 +376,27 @@ def _tuned(
     like = problem.centre
     ahead = torch.tensor([AHEAD * r for r in radii], dtype=like.dtype, device=like.device)
     better = problem.tuned(ahead, steps=steps)
-    brackets = [Bracket(m, AHEAD * r / START[0], low=r) for m, r in zip(rest, radii, strict=True)]
+    brackets = [Bracket(m, AHEAD * r / START[0]) for m, r in zip(rest, radii, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    _close(better, brackets, calls, active, tolerance, None)
-    found = _verify(better, brackets, calls, tolerance)
+    found = _found(better, brackets, calls, active, tolerance, None)
     return [max(a, b) for a, b in zip(radii, found, strict=True)]
+
+
+def _found(
+    problem: Problem,
+    brackets: list[Bracket],
+    calls: list[int],
+    active: list[int],
+    tolerance: float,
+    progress: Callable[[int], None] | None,
+) -> list[float]:
+    """Close the brackets of some instances, first in single precision, and verify what was found."""
+    sketch = problem.sketch()
+    if sketch is not None:
+        _close(sketch, brackets, calls, active, tolerance, None, sketch=True)
+        brackets = [b.followed(tolerance) for b in brackets]
+    _close(problem, brackets, calls, active, tolerance, progress)
+    return _verify(problem, brackets, calls, tolerance)
 
 
 def _close(
@@ -318,27 +406,28 @@ def _close(
     active: list[int],
     tolerance: float,
     progress: Callable[[int], None] | None,
+    *,
+    sketch: bool = False,
 ) -> None:
-    """Narrow the brackets of some instances, together, until all are closed.
+    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a sketch.
 
     They begin at different shares of their linearised radius; those that learn nothing there follow the others.
     """
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
     hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
 
-    def pending() -> list[int]:
-        return [i for i in active if not brackets[i].closed(tolerance) and brackets[i].low < FAR * scale]
-
+    done = Bracket.settled if sketch else Bracket.closed
     for _ in range(MOST_STEPS):
-        remaining = pending()
+        remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
         if progress is not None:
             progress(len(brackets) - len(remaining))
         if not remaining:
             break
         eps = _representable(problem, [brackets[i].aim(tolerance, hints[i]) for i in remaining])
-        found = _margin(problem, eps, remaining, rounding=False)
+        last = not sketch and all(brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True))
+        found = _margin(problem, eps, remaining, rounding=last)
         for i, e, m in zip(remaining, eps, found, strict=True):
-            brackets[i].take(e, m)
+            brackets[i].take(e, m, last)
             calls[i] += 1
         shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
         if shares:
@@ -347,10 +436,9 @@ def _close(
 
 def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:
     """The radii that hold with rounding accounted for: what was found, or a little less."""
-    radii = [b.low for b in brackets]
-    verified = [0.0] * len(radii)
-    radii = _representable(problem, radii)
-    pending = [i for i, r in enumerate(radii) if r > 0]
+    radii = _representable(problem, [b.low for b in brackets])
+    verified = [b.verified if b.verified == b.low else 0.0 for b in brackets]
+    pending = [i for i, r in enumerate(radii) if r > 0 and verified[i] == 0.0]
     shrink = tolerance / 4
     while pending:
         found = _margin(problem, [radii[i] for i in pending], pending, rounding=True)

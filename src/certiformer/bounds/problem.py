@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -49,6 +50,12 @@ class Compiled:
         """Whether an evaluation may be recorded: on a GPU, and nothing in it (eigenvalues) waits for the results."""
         nodes = self.graph.nodes
         return self.cuda and not any(n.op.distances for n in nodes)
+
+    @cached_property
+    def single(self) -> Compiled:
+        """The same in single precision."""
+        local = {i: replace(known, block=known.block.float()) for i, known in self.local.items()}
+        return Compiled(self.graph.to(torch.float32), self.anchors, local, self.cuda)
 
 
 def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
@@ -129,6 +136,13 @@ class Problem:
             style=plan.style,
             budget=max_memory or default_budget(device),
         )
+
+    def sketch(self) -> Problem | None:
+        """This problem in single precision: half the work, and a good guess of the answer but no proof of it."""
+        if self.centre.dtype != torch.float64 or self.method == "ibp":
+            return None
+        parameters = {i: tuple(p.float() for p in ps) for i, ps in self.parameters.items()}
+        return replace(self, compiled=self.compiled.single, centre=self.centre.float(), parameters=parameters)
 
     @property
     def described(self) -> str:
@@ -256,18 +270,19 @@ class Problem:
         """This problem with planes optimised for a radius of each instance."""
         if steps <= 0 or self.method == "ibp":
             return self
+        rough = self.sketch() or self  # whatever is found there holds in any precision
         parts: list[Parameters] = []
         for k in range(len(self)):  # one at a time: the gradient keeps every sweep in memory
-            ball = self.ball(eps[k : k + 1].to(self.centre), [k])
+            ball = rough.ball(eps[k : k + 1].to(rough.centre), [k])
 
             def build(parameters: Parameters, ball: Ball = ball) -> Engine:
-                engine = self._engine(ball, parameters)
+                engine = rough._engine(ball, parameters)
                 engine.rounding = False
                 return engine
 
-            parts.append(tune(build, self.rows([k]), steps=steps))
+            parts.append(tune(build, rough.rows([k]), steps=steps))
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
-        return replace(self, parameters=joined)
+        return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 
 
 def _answer(found: Evaluation) -> tuple[Box, list[str | None]]:

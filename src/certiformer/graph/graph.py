@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..ops.base import Box, Narrowed, Op, Shape, whole_axes
@@ -99,6 +100,10 @@ class Graph:
     def parents(self, node: Node) -> tuple[Node, ...]:
         return tuple(self.nodes[i] for i in node.inputs)
 
+    def to(self, dtype: torch.dtype) -> Graph:
+        """The same graph with all numbers of its ops in another precision."""
+        return Graph(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
+
     def values(self, x: Tensor, rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Every node's value at `x` [instances, *shape]; `rest` are the values at the unperturbed input."""
         values: list[Tensor] = []
@@ -167,10 +172,22 @@ def _carried(old: Shape, new: Shape) -> dict[int, int]:
     return carried
 
 
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    """An op, or what one holds, in another precision; what is finite stays so."""
+    if isinstance(value, Tensor):
+        if not value.is_floating_point():
+            return value
+        kept = value.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
+        return torch.where(torch.isinf(value), value, kept).to(dtype)
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_cast(v, dtype) for v in value)
+    if isinstance(value, Op) and is_dataclass(value):
+        return replace(value, **{f.name: _cast(getattr(value, f.name), dtype) for f in fields(value)})
+    return value
+
+
 def parent_like(op: Op) -> Tensor:
     """A tensor in the precision of an op's own constants."""
-    import torch
-
     for value in vars(op).values():
         if isinstance(value, Tensor):
             return value

@@ -124,10 +124,35 @@ def test_the_oldest_recordings_are_let_go_whoever_made_them(monkeypatch: pytest.
     assert list(second.recorded) == [*range(1, KEPT - 1), "another"]
 
 
+def test_small_batches_get_their_own_recording_when_they_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, replays = Counted(monkeypatch), Replays()
+    assert replays.fitting(["1", "2", "4"]) == 2  # nothing is recorded: the largest, which serves all
+    assert [counted.ask(replays, "4") for _ in range(2)] == ["plain", "replayed"]
+    assert [replays.fitting(["1", "2", "4"]) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN
+    assert replays.fitting(["1", "2", "4"]) == 0
+    assert counted.ask(replays, "1") == "replayed"
+    assert [replays.fitting(["1", "2", "4"]), replays.fitting(["2", "4"]), replays.fitting(["4"])] == [0, 1, 0]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_batches_of_all_sizes_agree() -> None:
+    asked, eps = problem(device="cuda"), EPS.cuda()
+    for _ in range(replay.OFTEN + 3):
+        whole = asked.margins(eps)
+        for chosen in ([0], [1], [0, 1]):
+            torch.testing.assert_close(
+                asked.margins(eps[chosen], chosen).lower, whole.lower[chosen], rtol=1e-9, atol=1e-9
+            )
+    assert len(asked.compiled.replays.recorded) > 1
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("method", ["forward", "backward", "backward-forward"])
 @pytest.mark.parametrize("relaxation", ["paper", "tight"])
-def test_replayed_bounds_are_the_plain_ones_exactly(method: str, relaxation: str) -> None:
+def test_replayed_bounds_are_the_plain_ones_exactly(
+    method: str, relaxation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "OFTEN", 1000)
     asked = problem(method, relaxation, "cuda")
     eps = EPS.cuda()
     for rounding in (False, True):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from certiformer.bounds.problem import Problem
+from certiformer.graph import Graph
 from enclosure import cloud_of
 from kinds import KINDS, PLANS, asked
 
@@ -80,3 +81,26 @@ def test_without_what_is_taken_off_single_precision_would_be_wrong(method: str) 
         assert (found.lower.double() <= exact.lower).all()
         assert (found.upper.double() >= exact.upper).all()
         assert (bare.lower.double() > exact.lower).any() or (bare.upper.double() < exact.upper).any()
+
+
+@pytest.mark.parametrize("method", ["ibp", "backward"])
+def test_products_are_exact_to_the_precision_whatever_was_set_before(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TF32 or bfloat16 products, which a program may have asked torch for, have no place in a proof."""
+    problem = asked(KINDS[0], 2.0, method, "paper", torch.float32)
+    values, seen = Graph.values, []
+
+    def spied(graph: Graph, *args: Any) -> list[torch.Tensor]:
+        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+        return values(graph, *args)
+
+    monkeypatch.setattr(Graph, "values", spied)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        problem.margins(torch.full((len(problem),), 0.01))
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert set(seen) == {("highest", False)}

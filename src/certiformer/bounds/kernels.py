@@ -1,8 +1,12 @@
-"""The two steps that every sweep repeats entry by entry, on tensors `[side, ...]` with one pass over memory."""
+"""The two steps that every sweep repeats entry by entry, on tensors `[side, ...]` with one pass over memory.
+
+And the precision of the products between them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -37,6 +41,19 @@ def two_sided(a: Tensor, c: Tensor, g: Tensor) -> Tensor:
         torch.mul(one, c[0], out=into)
         into.addcmul_(one.abs(), g[0], value=sign)
     return out
+
+
+@contextmanager
+def products(*, rough: bool) -> Iterator[None]:
+    """Products of float32 matrices: to that precision, whatever was set before; less only where nothing is proved."""
+    before, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if rough else "highest")
+    torch.backends.cudnn.allow_tf32 = rough
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = convolutions
 
 
 @cache

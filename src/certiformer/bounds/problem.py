@@ -16,6 +16,7 @@ from ..ops.base import Box
 from ..sets import Ball, Perturbation
 from .engine import Engine, Parameters, Style, first_reasons
 from .interval import interval_margins
+from .kernels import products
 from .local import Local, local_nodes
 from .memory import default_budget
 from .methods import Method, Relaxation, anchors
@@ -101,6 +102,7 @@ class Problem:
     style: Style
     budget: int
     parameters: Parameters = field(default_factory=dict)  # of optimised planes
+    rough: bool = False  # whether matrix products may be of less precision than their entries: nothing is proved then
 
     @staticmethod
     def of(
@@ -142,7 +144,8 @@ class Problem:
         if self.centre.dtype != torch.float64 or self.method == "ibp":
             return None
         parameters = {i: tuple(p.float() for p in ps) for i, ps in self.parameters.items()}
-        return replace(self, compiled=self.compiled.single, centre=self.centre.float(), parameters=parameters)
+        single = self.compiled.single
+        return replace(self, compiled=single, centre=self.centre.float(), parameters=parameters, rough=True)
 
     @property
     def described(self) -> str:
@@ -213,18 +216,19 @@ class Problem:
     def _margins(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
         if self.method == "ibp" or self.parameters or not self.compiled.recordable:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
-        # always the same number of instances, so that one recording serves: those that are left, and the first again
+        # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
-        full = min(most, len(self))
-        key = (full, blocks, self.p, self.style, rounding)
-        if key in self.compiled.replays.refused:
+        sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
+        keys = [(size, blocks, self.p, self.style, rounding) for size in sizes]
+        replays = self.compiled.replays
+        if keys[-1] in replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+        fit = replays.fitting(keys)
+        full, key = sizes[fit], keys[fit]
         padded = chosen + chosen[:1] * (full - len(chosen))
         ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
         with torch.no_grad():
-            found = self.compiled.replays(
-                key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded), self._largest
-            )
+            found = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded), self._largest)
         box, reasons = _answer(found)
         count = len(chosen)
         return Box(box.lower[:count], box.upper[:count]), reasons[:count]
@@ -234,7 +238,8 @@ class Problem:
         graph = self.compiled.graph
         with torch.no_grad():
             if self.method == "ibp":
-                found = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
+                with products(rough=False):
+                    found = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
             else:
                 parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
                 found = self._evaluated(ball, self.rows(chosen), rounding, parameters)
@@ -243,9 +248,10 @@ class Problem:
     def _evaluated(
         self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
     ) -> Evaluation:
-        engine = self._engine(ball, parameters or {})
-        engine.rounding = rounding
-        box = engine.margins(rows)
+        with products(rough=self.rough):
+            engine = self._engine(ball, parameters or {})
+            engine.rounding = rounding
+            box = engine.margins(rows)
         self.compiled.peaks.append(engine.most)
         return Evaluation(box, torch.stack([good for good, _ in engine.failures]), [why for _, why in engine.failures])
 

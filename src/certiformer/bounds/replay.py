@@ -7,7 +7,7 @@ that launching it costs nothing, runs plainly.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ from ..ops.base import Box
 from ..sets import Ball
 
 SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
-KEPT, TOGETHER = 4, 1 / 5  # recordings of all models and lengths, and the share of memory that they may hold
+KEPT, TOGETHER = 8, 1 / 5  # recordings of all models and lengths, and the share of memory that they may hold
+OFTEN = 2  # a batch that a larger recording serves as well gets its own after so many times
 
 
 class Evaluation(NamedTuple):
@@ -74,6 +75,20 @@ class Replays:
     refused: set[Hashable] = field(default_factory=set)
     bytes: dict[Hashable, int] = field(default_factory=dict)
     pool: list[Any] = field(default_factory=list)  # the memory they share: what one leaves there is copied at once
+    asked: dict[Hashable, int] = field(default_factory=dict)
+
+    def fitting(self, keys: Sequence[Hashable]) -> int:
+        """Which of these to use for a batch, given those of all sizes that hold it, the smallest first."""
+        known = next((i for i, key in enumerate(keys) if key in self.recorded), None)
+        if known is None:
+            return len(keys) - 1
+        small, larger = keys[0], keys[known]
+        self.asked[small] = self.asked.get(small, 0) + 1
+        if known == 0 or small in self.refused or self.asked[small] <= OFTEN:
+            return known
+        self.seen.add(small)
+        self.bytes[small] = self.bytes[larger]  # it takes less
+        return 0
 
     def __call__(
         self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor, largest: Callable[[], int]
@@ -97,9 +112,7 @@ class Replays:
                 self.refused.add(key)
                 return evaluate(ball, rows)
             _RECENT.append((self, key))
-            while len(_RECENT) > KEPT or (
-                len(_RECENT) > 1 and sum(r.bytes.get(k, 0) for r, k in _RECENT) > TOGETHER * _memory(ball)
-            ):
+            while len(_RECENT) > KEPT or (len(_RECENT) > 1 and _held() > TOGETHER * _memory(ball)):
                 _RECENT.popleft()[0].forget()
         return self.recorded[key](ball, rows)
 
@@ -112,6 +125,14 @@ class Replays:
 
 
 _RECENT: deque[tuple[Replays, Hashable]] = deque()
+
+
+def _held() -> int:
+    """Bytes of all recordings: those of one model and length share theirs."""
+    most: dict[int, int] = {}
+    for replays, key in _RECENT:
+        most[id(replays)] = max(most.get(id(replays), 0), replays.bytes.get(key, 0))
+    return sum(most.values())
 
 
 def forget_all() -> None:

@@ -24,7 +24,7 @@ def norm(x: Tensor, q: float, dim: int) -> Tensor:
     if math.isinf(q) or q == 1:
         plain: Tensor = torch.linalg.vector_norm(x, ord=q, dim=dim)
         return plain
-    if q == 2 and x.dtype == torch.float64:  # squares below the smallest normal number are lost: put them back
+    if q == 2:  # squares below the smallest normal number are lost: put them back
         lost = math.sqrt(x.shape[dim] * torch.finfo(x.dtype).tiny)
         euclidean: Tensor = torch.linalg.vector_norm(x, dim=dim) + lost
         return euclidean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -183,16 +184,20 @@ def unchanged() -> Iterator[None]:
 
 
 def _fingerprint(model: Model) -> tuple[float, ...]:
-    """Sums over all weights, so that a model that was changed in place is not taken for what it was."""
+    """Checksums of all weights, so that a model that was changed in place is not taken for what it was."""
     halves = [model.module, *([model.embed] if isinstance(model.embed, nn.Module) else [])]
-    sums: list[float] = []
-    for half in halves:
-        for t in itertools.chain(half.parameters(), half.buffers()):
-            if t.is_floating_point() and t.numel():
-                values = t.detach().double().flatten()
-                order = torch.linspace(1, 2, values.numel(), dtype=torch.float64, device=values.device)
-                sums += [float(values.sum()), float(values @ values), float(values @ order)]
-    return tuple(sums)
+    tensors = (t for half in halves for t in itertools.chain(half.parameters(), half.buffers()))
+    return tuple(x for t in tensors if t.is_floating_point() and t.numel() for x in _checksums(t.detach()))
+
+
+def _checksums(values: Tensor) -> tuple[float, ...]:
+    """Of the bytes where they are at hand; sums, one of them by position, where they are on another device."""
+    flat = values.flatten()
+    if flat.device.type == "cpu":
+        return (float(zlib.crc32(flat.view(torch.uint8).numpy())),)
+    flat = flat.double()
+    order = torch.linspace(1, 2, flat.numel(), dtype=torch.float64, device=flat.device)
+    return float(flat.sum()), float(flat @ flat), float(flat @ order)
 
 
 def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:

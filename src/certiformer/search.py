@@ -391,11 +391,16 @@ def _found(
     progress: Callable[[int], None] | None,
 ) -> list[float]:
     """Close the brackets of some instances, first in single precision, and verify what was found."""
-    sketch = problem.sketch()
+    sketch, before = problem.sketch(), 0
+
+    def halves(finished: int) -> None:  # a set counts half when it is sketched, and whole when it is proved
+        if progress is not None:
+            progress((before + finished) // 2 if sketch is not None else finished)
+
     if sketch is not None:
-        _close(sketch, brackets, calls, active, tolerance, None, sketch=True)
-        brackets = [b.followed(tolerance) for b in brackets]
-    _close(problem, brackets, calls, active, tolerance, progress)
+        _close(sketch, brackets, calls, active, tolerance, halves, sketch=True)
+        brackets, before = [b.followed(tolerance) for b in brackets], len(brackets)
+    _close(problem, brackets, calls, active, tolerance, halves)
     return _verify(problem, brackets, calls, tolerance)
 
 
@@ -405,22 +410,24 @@ def _close(
     calls: list[int],
     active: list[int],
     tolerance: float,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None],
     *,
     sketch: bool = False,
 ) -> None:
     """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a sketch.
 
-    They begin at different shares of their linearised radius; those that learn nothing there follow the others.
+    A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
+    follow what these found.
     """
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
     hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
 
     done = Bracket.settled if sketch else Bracket.closed
-    for _ in range(MOST_STEPS):
+    for step in range(MOST_STEPS):
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
-        if progress is not None:
-            progress(len(brackets) - len(remaining))
+        progress(len(brackets) - len(remaining))
+        if step == 0 and sketch:
+            remaining = remaining[:: max(1, min(4, len(remaining) // 3))]
         if not remaining:
             break
         eps = _representable(problem, [brackets[i].aim(tolerance, hints[i]) for i in remaining])

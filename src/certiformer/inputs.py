@@ -194,7 +194,7 @@ def _checksums(values: Tensor) -> tuple[float, ...]:
     """Of the bytes where they are at hand; sums, one of them by position, where they are on another device."""
     flat = values.flatten()
     if flat.device.type == "cpu":
-        return (float(zlib.crc32(flat.view(torch.uint8).numpy())),)
+        return (float(zlib.crc32(flat.view(torch.uint8).numpy().data)),)
     flat = flat.double()
     order = torch.linspace(1, 2, flat.numel(), dtype=torch.float64, device=flat.device)
     return float(flat.sum()), float(flat @ flat), float(flat @ order)

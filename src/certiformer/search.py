@@ -20,12 +20,15 @@ from torch import Tensor
 from .bounds.methods import Method, Relaxation
 from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
+from .bounds.split import divide
 from .errors import InputError
 from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, unchanged
 from .models.model import Model
 
 MOST_STEPS = 60
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
+BEYOND = 1.2  # where balls are cut into pieces, likewise
+COARSE = 1e-2  # relative width of the search while there are still pieces to come
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
 POWER = 4.0  # of the radius with which the margin falls, before more is known
 LEAST, MOST = 0.02, 3.5  # losses of the margin, in units of the margin at rest, that say where it ends
@@ -69,6 +72,7 @@ def radius(
     budget: Budget = "balanced",
     tolerance: float = 1e-3,
     steps: int = 0,
+    splits: int = 0,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
@@ -78,7 +82,8 @@ def radius(
     """The certified radius of every set of `words` positions (or of the given `positions`).
 
     method="auto" takes the tightest that `budget` allows; the result says what it was. `tolerance` is the relative
-    width to which the search closes; `steps` of optimising the planes make every evaluation tighter.
+    width to which the search closes; `steps` of optimising the planes make every evaluation tighter, and so does
+    cutting every ball into up to `splits` pieces.
     `progress(done, total)` is called as sets finish.
     """
     (result,) = radii(
@@ -92,6 +97,7 @@ def radius(
         budget=budget,
         tolerance=tolerance,
         steps=steps,
+        splits=splits,
         label=label,
         dtype=dtype,
         device=device,
@@ -113,6 +119,7 @@ def radii(
     budget: Budget = "balanced",
     tolerance: float = 1e-3,
     steps: int = 0,
+    splits: int = 0,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
@@ -122,8 +129,9 @@ def radii(
     """As `radius`, for many inputs: those of one length are searched together."""
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
         raise InputError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise InputError(f"steps={steps!r}: expected a whole number of 0 or more")
+    for name, count in (("steps", steps), ("splits", splits)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"{name}={count!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
     with unchanged():
         prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
@@ -151,7 +159,12 @@ def radii(
                 progress(before + finished, total)
 
         found, calls = search(
-            problem, [q.margin for q, _ in questions], tolerance=tolerance, steps=steps, progress=report
+            problem,
+            [q.margin for q, _ in questions],
+            tolerance=tolerance,
+            steps=steps,
+            splits=splits,
+            progress=report,
         )
         seconds = time.perf_counter() - started
         k = 0
@@ -284,6 +297,7 @@ def search(
     *,
     tolerance: float,
     steps: int = 0,
+    splits: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[list[float], list[int]]:
     """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
@@ -294,6 +308,8 @@ def search(
     radii = _verify(problem, brackets, calls, tolerance)
     if steps > 0 and active:
         radii = _tuned(problem, rest, radii, calls, steps, tolerance)
+    if splits > 1 and active:
+        radii = _divided(problem, rest, radii, calls, splits, tolerance)
     return radii, calls
 
 
@@ -301,9 +317,28 @@ def _tuned(
     problem: Problem, rest: list[float], radii: list[float], calls: list[int], steps: int, tolerance: float
 ) -> list[float]:
     """Radii with planes optimised a little beyond what was reached without, where they are larger."""
+    return _again(problem.tuned(_times(AHEAD, radii, problem), steps=steps), rest, radii, calls, tolerance)
+
+
+def _divided(
+    problem: Problem, rest: list[float], radii: list[float], calls: list[int], splits: int, tolerance: float
+) -> list[float]:
+    """Radii proved piece by piece, with twice as many pieces each time."""
+    count = 1
+    while count < splits:
+        count = min(2 * count, splits)
+        problem = divide(problem, _times(BEYOND, radii, problem), count)
+        radii = _again(problem, rest, radii, calls, tolerance if count == splits else max(COARSE, tolerance))
+    return radii
+
+
+def _times(factor: float, radii: list[float], problem: Problem) -> Tensor:
     like = problem.centre
-    ahead = torch.tensor([AHEAD * r for r in radii], dtype=like.dtype, device=like.device)
-    better = problem.tuned(ahead, steps=steps)
+    return torch.tensor([factor * r for r in radii], dtype=like.dtype, device=like.device)
+
+
+def _again(better: Problem, rest: list[float], radii: list[float], calls: list[int], tolerance: float) -> list[float]:
+    """Radii by a tighter way of bounding, where they are larger than those reached before."""
     brackets = [Bracket(m, AHEAD * r / START[0], low=r) for m, r in zip(rest, radii, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
     _close(better, brackets, calls, active, tolerance, None)

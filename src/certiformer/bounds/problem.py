@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..graph import Graph, agree, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
-from ..sets import Ball, Perturbation
+from ..sets import Ball, Cuts, Perturbation
 from .engine import Engine, Parameters, Style, first_reasons
 from .interval import interval_margins
 from .local import Local, local_nodes
@@ -30,6 +30,15 @@ class Margins:
     lower: Tensor
     upper: Tensor
     reasons: tuple[str | None, ...]
+
+    def better(self, other: Margins) -> Margins:
+        """Both hold: the better of the two."""
+        pairs = zip(self.reasons, other.reasons, strict=True)
+        return Margins(
+            torch.maximum(self.lower, other.lower),
+            torch.minimum(self.upper, other.upper),
+            tuple(a and b for a, b in pairs),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +103,7 @@ class Problem:
     style: Style
     budget: int
     parameters: Parameters = field(default_factory=dict)  # of optimised planes
+    cuts: Cuts | None = None  # where instances are pieces of their balls
 
     @staticmethod
     def of(
@@ -187,7 +197,8 @@ class Problem:
         return max(1, self.budget // (2 * self.centre.element_size() * kept))
 
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
-        return Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+        ball = Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+        return ball if self.cuts is None else self.cuts.take(chosen).of(ball)
 
     def rows(self, chosen: list[int]) -> Tensor:
         """`label - other` for every other class: `[instances, classes - 1, 1, classes]`."""
@@ -202,7 +213,7 @@ class Problem:
         # always the same number of instances, so that one recording serves: those that are left, and the first again
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
         full = min(most, len(self))
-        key = (full, blocks, self.p, self.style, rounding)
+        key = (full, blocks, self.p, self.style, rounding, self.cuts is not None)
         if key in self.compiled.replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         padded = chosen + chosen[:1] * (full - len(chosen))

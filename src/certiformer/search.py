@@ -22,12 +22,15 @@ from torch import Tensor
 from .bounds.methods import Method, Relaxation
 from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
+from .bounds.split import divide
 from .errors import InputError
 from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, unchanged
 from .models.model import Model
 
 MOST_STEPS = 60
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
+BEYOND = 1.2  # where balls are cut into pieces, likewise
+WIDE = 1e-2  # relative width of what is only looked for to cut further
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
 # What the margin has lost, in units of the margin at rest, at a share of the radius where it ends: as it usually goes.
 # Measured on models of one to three layers; it falls ever more steeply until the relaxation has nothing left to lose.
@@ -79,6 +82,7 @@ def radius(
     budget: Budget = "balanced",
     tolerance: float = 1e-3,
     steps: int = 0,
+    splits: int = 0,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
@@ -88,7 +92,8 @@ def radius(
     """The certified radius of every set of `words` positions (or of the given `positions`).
 
     method="auto" takes the tightest that `budget` allows; the result says what it was. `tolerance` is the relative
-    width to which the search closes; `steps` of optimising the planes make every evaluation tighter.
+    width to which the search closes; `steps` of optimising the planes make every evaluation tighter, and so does
+    cutting every ball into up to `splits` pieces.
     `progress(done, total)` is called as sets finish.
     """
     (result,) = radii(
@@ -102,6 +107,7 @@ def radius(
         budget=budget,
         tolerance=tolerance,
         steps=steps,
+        splits=splits,
         label=label,
         dtype=dtype,
         device=device,
@@ -123,6 +129,7 @@ def radii(
     budget: Budget = "balanced",
     tolerance: float = 1e-3,
     steps: int = 0,
+    splits: int = 0,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
@@ -132,8 +139,9 @@ def radii(
     """As `radius`, for many inputs: those of one length are searched together."""
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
         raise InputError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise InputError(f"steps={steps!r}: expected a whole number of 0 or more")
+    for name, count in (("steps", steps), ("splits", splits)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"{name}={count!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
     with unchanged():
         prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
@@ -161,7 +169,12 @@ def radii(
                 progress(before + finished, total)
 
         found, calls = search(
-            problem, [q.margin for q, _ in questions], tolerance=tolerance, steps=steps, progress=report
+            problem,
+            [q.margin for q, _ in questions],
+            tolerance=tolerance,
+            steps=steps,
+            splits=splits,
+            progress=report,
         )
         seconds = time.perf_counter() - started
         k = 0
@@ -229,7 +242,7 @@ class Bracket:
     linear: float  # where it would end if it went on as it begins
     low: float = 0.0
     high: float = math.inf
-    guess: float | None = None  # where a bracket in single precision says that it ends
+    guess: float | None = None  # where it should end, as a bracket in single precision or a wider bound says
     limit: float = math.inf  # what it could not prove, if it fell off a cliff there
     power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
     verified: float = 0.0  # the largest radius proved with rounding accounted for
@@ -357,6 +370,7 @@ def search(
     *,
     tolerance: float,
     steps: int = 0,
+    splits: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[list[float], list[int]]:
     """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
@@ -366,6 +380,8 @@ def search(
     radii = _found(problem, brackets, calls, active, tolerance, progress)
     if steps > 0 and active:
         radii = _tuned(problem, rest, radii, calls, steps, tolerance)
+    if splits > 1 and active:
+        radii = _divided(problem, rest, radii, calls, splits, tolerance)
     return radii, calls
 
 
@@ -373,10 +389,41 @@ def _tuned(
     problem: Problem, rest: list[float], radii: list[float], calls: list[int], steps: int, tolerance: float
 ) -> list[float]:
     """Radii with planes optimised a little beyond what was reached without, where they are larger."""
-    like = problem.centre
-    ahead = torch.tensor([AHEAD * r for r in radii], dtype=like.dtype, device=like.device)
-    better = problem.tuned(ahead, steps=steps)
-    brackets = [Bracket(m, AHEAD * r / START[0]) for m, r in zip(rest, radii, strict=True)]
+    near = [AHEAD * r for r in radii]
+    return _again(problem.tuned(_like(near, problem), steps=steps), rest, radii, near, calls, tolerance)
+
+
+def _divided(
+    problem: Problem, rest: list[float], radii: list[float], calls: list[int], splits: int, tolerance: float
+) -> list[float]:
+    """Radii proved piece by piece, after cutting into twice as many each time a little beyond what those reach."""
+    near, count = radii, 1
+    while count < splits:
+        count = min(2 * count, splits)
+        problem = divide(problem, _like([BEYOND * r for r in near], problem), count)
+        near = [AHEAD * r for r in near]
+        if count < splits:
+            near = _reached(problem, rest, near, calls)
+    return _again(problem, rest, radii, near, calls, tolerance)
+
+
+def _like(values: list[float], problem: Problem) -> Tensor:
+    return torch.tensor(values, dtype=problem.centre.dtype, device=problem.centre.device)
+
+
+def _reached(problem: Problem, rest: list[float], near: list[float], calls: list[int]) -> list[float]:
+    """About how far a problem reaches, unproved, given about how far it should."""
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
+    active = [i for i, r in enumerate(near) if r > 0]
+    _close(problem.sketch() or problem, brackets, calls, active, WIDE, lambda _: None, sketch=True)
+    return [min(max(b.root() if b.seen else b.low, r / 2), 2 * r) for b, r in zip(brackets, near, strict=True)]
+
+
+def _again(
+    better: Problem, rest: list[float], radii: list[float], near: list[float], calls: list[int], tolerance: float
+) -> list[float]:
+    """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be."""
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
     found = _found(better, brackets, calls, active, tolerance, None)
     return [max(a, b) for a, b in zip(radii, found, strict=True)]
@@ -426,7 +473,7 @@ def _close(
     for step in range(MOST_STEPS):
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
         progress(len(brackets) - len(remaining))
-        if step == 0 and sketch:
+        if step == 0 and sketch and any(brackets[i].guess is None for i in remaining):
             remaining = remaining[:: max(1, min(4, len(remaining) // 3))]
         if not remaining:
             break

@@ -16,6 +16,7 @@ from .attack import attack_prepared
 from .bounds.methods import Method, Relaxation
 from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
+from .bounds.split import divide
 from .errors import InputError
 from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare
 from .models.model import Model
@@ -74,6 +75,7 @@ def certify(
     method: AutoMethod = "auto",
     relaxation: Relaxation = "tight",
     budget: Budget = "balanced",
+    splits: int = 0,
     attack: bool = True,
     label: int | None = None,
     device: torch.device | str | None = None,
@@ -82,7 +84,8 @@ def certify(
     """Can the answer change when the embeddings at each set of positions move by at most `eps`?
 
     With `substitutions` (word -> substitutes) instead of `eps`: can it change under any combination of substitutes?
-    What is not proved is attacked, so that a false claim comes back refuted.
+    What is not proved is cut into up to `splits` pieces, each proved on its own, and what is left is attacked, so that
+    a false claim comes back refuted.
     """
     started = time.perf_counter()
     prepared = prepare(model, inputs, label=label, device=device)
@@ -93,6 +96,8 @@ def certify(
     assert eps is not None
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not (eps >= 0 and math.isfinite(eps)):
         raise InputError(f"eps={eps!r}: expected a finite radius of 0 or more")
+    if isinstance(splits, bool) or not isinstance(splits, int) or splits < 0:
+        raise InputError(f"splits={splits!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
     sets = position_sets(prepared, words, positions)
     problem = Problem.of(
@@ -103,7 +108,10 @@ def certify(
         budget=budget,
         max_memory=max_memory,
     )
-    found = problem.margins(torch.full((len(sets),), float(eps), dtype=torch.float64))
+    radii = torch.full((len(sets),), float(eps), dtype=torch.float64)
+    found = problem.margins(radii)
+    if splits > 1 and prepared.margin > 0 and not bool((found.lower > 0).all()):
+        found = found.better(divide(problem, radii, splits).margins(radii))
     proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     example, reason = None, next((r for r in found.reasons if r), None)

@@ -432,7 +432,8 @@ class Engine:
             return self._load(node, self.planes(node).planes, self.graph.parents(node))
         else:
             box = node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
-        return torch.maximum(box.lower.abs(), box.upper.abs())
+        size = torch.maximum(box.lower.abs(), box.upper.abs())
+        return torch.maximum(size, self.rest[node.index].abs())  # a piece of a ball may lie aside of the input at rest
 
     def _load(self, node: Node, planes: Planes, sources: tuple[Node, ...]) -> Tensor:
         """`sum_k |c_k| |x_k|_max + |b|`: what is added up in evaluating a node's planes."""

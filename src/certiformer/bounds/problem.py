@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..graph import Graph, agree, by_differences, by_parts, capture, narrowed
 from ..inputs import Prepared
 from ..ops.base import Box
-from ..sets import Ball, Perturbation
+from ..sets import Ball, Cuts, Perturbation
 from .engine import Engine, Parameters, Style, first_reasons
 from .interval import interval_margins
 from .kernels import products
@@ -32,6 +32,15 @@ class Margins:
     lower: Tensor
     upper: Tensor
     reasons: tuple[str | None, ...]
+
+    def better(self, other: Margins) -> Margins:
+        """Both hold: the better of the two."""
+        pairs = zip(self.reasons, other.reasons, strict=True)
+        return Margins(
+            torch.maximum(self.lower, other.lower),
+            torch.minimum(self.upper, other.upper),
+            tuple(a and b for a, b in pairs),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +112,7 @@ class Problem:
     budget: int
     parameters: Parameters = field(default_factory=dict)  # of optimised planes
     rough: bool = False  # whether matrix products may be of less precision than their entries: nothing is proved then
+    cuts: Cuts | None = None  # where instances are pieces of their balls
 
     @staticmethod
     def of(
@@ -144,8 +154,14 @@ class Problem:
         if self.centre.dtype != torch.float64 or self.method == "ibp":
             return None
         parameters = {i: tuple(p.float() for p in ps) for i, ps in self.parameters.items()}
-        single = self.compiled.single
-        return replace(self, compiled=single, centre=self.centre.float(), parameters=parameters, rough=True)
+        return replace(
+            self,
+            compiled=self.compiled.single,
+            centre=self.centre.float(),
+            parameters=parameters,
+            cuts=None if self.cuts is None else self.cuts.to(torch.float32),
+            rough=True,
+        )
 
     @property
     def described(self) -> str:
@@ -204,7 +220,8 @@ class Problem:
         return max(1, self.budget // (2 * self.centre.element_size() * kept))
 
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
-        return Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+        ball = Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+        return ball if self.cuts is None else self.cuts.take(chosen).of(ball)
 
     def rows(self, chosen: list[int]) -> Tensor:
         """`label - other` for every other class: `[instances, classes - 1, 1, classes]`."""
@@ -219,7 +236,7 @@ class Problem:
         # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
         sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
-        keys = [(size, blocks, self.p, self.style, rounding) for size in sizes]
+        keys = [(size, blocks, self.p, self.style, rounding, self.cuts is not None) for size in sizes]
         replays = self.compiled.replays
         if keys[-1] in replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -44,7 +44,7 @@ class Recording:
 
     @staticmethod
     def of(evaluate: Evaluate, ball: Ball, rows: Tensor, pool: Any) -> Recording:
-        own = replace(ball, centre=ball.centre.clone(), hot=ball.hot.clone(), eps=ball.eps.clone())
+        own = replace(ball, **{name: x.clone() for name, x in _tensors(ball).items()})  # type: ignore[arg-type]
         own_rows = rows.clone()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
@@ -52,10 +52,9 @@ class Recording:
         return Recording(own, own_rows, graph, result)
 
     def __call__(self, ball: Ball, rows: Tensor) -> Evaluation:
+        given = _tensors(ball)
         for mine, theirs in (
-            (self.ball.centre, ball.centre),
-            (self.ball.hot, ball.hot),
-            (self.ball.eps, ball.eps),
+            *((mine, given[name]) for name, mine in _tensors(self.ball).items()),
             (self.rows, rows),
         ):
             if mine.shape != theirs.shape:  # a copy would spread it
@@ -133,6 +132,10 @@ def _held() -> int:
     for replays, key in _RECENT:
         most[id(replays)] = max(most.get(id(replays), 0), replays.bytes.get(key, 0))
     return sum(most.values())
+
+
+def _tensors(ball: Ball) -> dict[str, Tensor]:
+    return {f.name: x for f in fields(ball) if isinstance(x := getattr(ball, f.name), Tensor)}
 
 
 def forget_all() -> None:

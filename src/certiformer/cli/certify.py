@@ -30,6 +30,7 @@ def certify(
     method: options.MethodOption = options.Method.auto,
     relaxation: options.RelaxationOption = None,
     budget: options.BudgetOption = options.Budget.balanced,
+    splits: options.Splits = 0,
     words: options.Words = 1,
     positions: options.Positions = None,
     substitutions: Annotated[
@@ -65,6 +66,7 @@ def certify(
         "norm": p,
         "method": method.value,
         "budget": budget.value,
+        "splits": splits,
         "attack": attack,
         "device": where,
     }
@@ -91,6 +93,7 @@ def certify(
             "method": method.value,
             "relaxation": None if relaxation is None else relaxation.value,
             "budget": budget.value,
+            "splits": splits,
             "words": words,
             "positions": positions or None,
             "substitutions": None if substitutions is None else str(substitutions),

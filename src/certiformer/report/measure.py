@@ -35,6 +35,7 @@ def measure(
     relaxation: Relaxation | None = None,
     budget: Budget = "balanced",
     optimise: int = 0,
+    splits: int = 0,
     tolerance: float = 1e-3,
     seed: int = 0,
     steps: int = 50,
@@ -45,7 +46,7 @@ def measure(
 ) -> Sentence:
     """Certified radii (unless `certify` is False) and attacked ones (unless `attack` is None) in each norm.
 
-    `budget` and `optimise` (steps) are of the proofs, `steps` and `restarts` of the attack.
+    `budget`, `optimise` (steps) and `splits` are of the proofs, `steps` and `restarts` of the attack.
     `on_progress` gets the share that is done. Where a certified radius exceeds an attacked one, the run's `error`
     says so and how to reproduce it.
     """
@@ -61,6 +62,7 @@ def measure(
         relaxation=relaxation,
         budget=budget,
         optimise=optimise,
+        splits=splits,
         tolerance=tolerance,
         seed=seed,
         steps=steps,
@@ -85,6 +87,7 @@ def measure_many(
     relaxation: Relaxation | None = None,
     budget: Budget = "balanced",
     optimise: int = 0,
+    splits: int = 0,
     tolerance: float = 1e-3,
     seed: int = 0,
     steps: int = 50,
@@ -118,6 +121,7 @@ def measure_many(
                 method=method,
                 budget=budget,
                 steps=optimise,
+                splits=splits,
                 tolerance=tolerance,
                 dtype=dtype,
                 device=device,

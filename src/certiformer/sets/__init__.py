@@ -7,6 +7,7 @@ from torch import Tensor
 from ..ops.base import Box
 from .ball import Ball, dual, norm
 from .choices import Choices
+from .piece import Cuts, Piece
 
 
 class Perturbation(Protocol):
@@ -38,4 +39,4 @@ class Perturbation(Protocol):
     def box(self) -> Box: ...
 
 
-__all__ = ["Ball", "Choices", "Perturbation", "dual", "norm"]
+__all__ = ["Ball", "Choices", "Cuts", "Perturbation", "Piece", "dual", "norm"]

@@ -92,7 +92,7 @@ def measure(
             work = _evaluation(case, model, inputs, options)
         outcome = once()
         first, busy = synchronized(device) - start, [time.process_time() - used]
-    seconds, memory = [first], peak.bytes
+    seconds, memory = [first], peak
     if first < patience:
         for _ in range(RECORDED if device.startswith("cuda") and first < patience / (RECORDED + 1) else 0):
             once()
@@ -115,7 +115,8 @@ def measure(
         evaluations=outcome.evaluations,
         mean=outcome.mean,
         chosen=outcome.chosen,
-        memory=max(memory, peak.bytes),  # what a recording holds is not counted when it is replayed
+        # of the first run too: what a recording holds is not counted when it is replayed
+        memory=None if peak.bytes is None else max(peak.bytes, memory.bytes or 0),
         flops=flops,
         floor=floor,
     )

@@ -41,7 +41,8 @@ USUAL = (
 )  # fmt: skip
 LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at rest alone; with more the relaxation has collapsed
 COARSE = 4.0  # how far from the end, in units of the tolerance, the search in single precision may stop
-INSIDE = 0.15  # how far before the end that it says, in the same units, the proof is tried
+INSIDE = 0.15  # how far before the end, in the same units, the proof is tried
+BIAS = 2e-4  # of the share of the way that a sketch believes to be gone: what float32 adds to be safe, seen from here
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
 
@@ -247,6 +248,7 @@ class Bracket:
     power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
     verified: float = 0.0  # the largest radius proved with rounding accounted for
     seen: list[tuple[float, float]] = field(default_factory=list)  # logarithms of the share reached and of the radius
+    losses: list[float] = field(default_factory=list)  # of those
     stalled: int = 0
     refused: int = 0  # evaluations that proved nothing
 
@@ -262,6 +264,7 @@ class Bracket:
         loss = 1 - margin / self.rest
         if LEAST < loss < MOST:
             self.seen.append((reached(loss), math.log(eps)))
+            self.losses.append(loss)
         if math.isfinite(width):
             self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
 
@@ -281,7 +284,9 @@ class Bracket:
         """Whether a proof at this radius would be the last step, as far as one can say."""
         if math.isfinite(self.high) and self.high - eps <= tolerance * self.high:
             return True
-        return self.guess is not None and eps < (self.root() if self.seen else self.guess) <= eps * (1 + tolerance)
+        if self.guess is None:
+            return False
+        return eps < self.root() <= eps * (1 + tolerance) if self.seen else eps == self._first(tolerance)
 
     def aim(self, tolerance: float, hint: float) -> float:
         """Where to evaluate next; `hint` is where to start without a guess."""
@@ -304,10 +309,16 @@ class Bracket:
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
 
+    def _first(self, tolerance: float) -> float:
+        """Where the proof is tried first: a little before the guess, and behind it by what float32 was too careful."""
+        assert self.guess is not None
+        careful = min(BIAS / self.power, tolerance) if math.isinf(self.limit) else 0.0
+        return self.guess * (1 - INSIDE * tolerance + careful)
+
     def _blind(self, tolerance: float, hint: float) -> float:
         """Where to evaluate while no margin has said anything."""
         if self.guess is not None:
-            first = self.guess * (1 - INSIDE * tolerance)
+            first = self._first(tolerance)
             if self.low < first < self.high:
                 return first
             if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
@@ -322,12 +333,21 @@ class Bracket:
         """Where the margin should end: by the two evaluations nearest to it, or the nearest on either side."""
         first, *others = sorted(self.seen, key=lambda x: abs(x[0]))
         if not others:
-            return _crossing(first, self.power)
+            return self._alone(first)
         root = _crossing(first, _power(first, others[0]))
         across = next((x for x in others if (x[0] > 0) != (first[0] > 0)), None)
         if across is not None and not self.low < root < self.high:
             root = _crossing(first, _power(first, across))
         return root
+
+    def _alone(self, seen: tuple[float, float]) -> float:
+        """Where the margin should end by one evaluation: as usual, or, the straighter it fell so far, on a line."""
+        usual = _crossing(seen, self.power)
+        if self.guess is not None:
+            return usual
+        eps, loss = math.exp(seen[1]), self.losses[0]
+        straight = min(eps / self.linear / loss, 1.0) ** 3
+        return math.exp((1 - straight) * math.log(usual) + straight * math.log(eps / loss))
 
     def steepness(self) -> float:
         """How much faster than usual the loss grows near its end."""
@@ -340,7 +360,7 @@ class Bracket:
         if self.settled(tolerance):
             root = self.root() if self.seen else 0.0
             smooth = max(self.low, root / 2) < root < self.high
-            start.guess = root if smooth else self.low / (1 - INSIDE * tolerance)
+            start.guess = root if smooth else self.low
             start.limit = math.inf if smooth else self.high
             start.power = self.steepness()
         return start
@@ -356,7 +376,7 @@ def reached(loss: float) -> float:
 
 def _power(a: tuple[float, float], b: tuple[float, float]) -> float:
     """How much faster than usual the loss grows between two evaluations."""
-    return 1.0 if a[1] == b[1] else min(max((b[0] - a[0]) / (b[1] - a[1]), 0.25), 25.0)
+    return 1.0 if a[1] == b[1] else min(max((b[0] - a[0]) / (b[1] - a[1]), 0.05), 25.0)
 
 
 def _crossing(a: tuple[float, float], power: float) -> float:

@@ -138,6 +138,21 @@ def test_a_sketch_may_be_wrong_and_only_costs_time(end: float, power: float, dro
     assert true * (1 - 2e-3) <= bracket.low < true
 
 
+def test_what_single_precision_cannot_see_is_found_in_double() -> None:
+    """A margin of 1e-9, far below the rounding of float32: the sketch says nothing, or the wrong thing."""
+    model = random_model(layers=1, scale=0.3, seed=8)
+    prepared = prepare(model, IDS)
+    gap = float(prepared.logits[0].amax() - prepared.logits[0].sort().values[-2])
+    with torch.no_grad():
+        model.module.classifier.bias[prepared.label] -= gap - 1e-9
+    found = cf.radius(model, IDS, tolerance=1e-2)
+    assert found.label == prepared.label
+    assert 0 < found.margin < 1e-6
+    assert all(r > 0 for r in found.radii)
+    attacked = cf.attack(model, IDS)
+    assert all(r <= a for r, a in zip(found.radii, attacked.radii, strict=True))
+
+
 @pytest.mark.parametrize("change", [{"tolerance": 0}, {"tolerance": 2}, {"method": "best"}, {"budget": "endless"}])
 def test_bad_options_are_named(change: dict[str, Any]) -> None:
     with pytest.raises(cf.InputError, match=next(iter(change))):

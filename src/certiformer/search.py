@@ -27,7 +27,7 @@ from .errors import InputError
 from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, unchanged
 from .models.model import Model
 
-MOST_STEPS = 60
+MOST_STEPS, SKETCH_STEPS = 60, 20
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
 BEYOND = 1.2  # where balls are cut into pieces, likewise
 WIDE = 1e-2  # relative width of what is only looked for to cut further
@@ -296,7 +296,7 @@ class Bracket:
         if math.isinf(self.high):
             ahead = 0.35 if self.guess is None else -INSIDE
             most = self.limit if self.limit > self.low else 8 * self.low
-            return min(max(root, self.low) * (1 + ahead * tolerance), most)
+            return min(max(root * (1 + ahead * tolerance), self.low * (1 + 0.35 * tolerance)), most)
         if self.stalled >= 3 or not self.low < root < self.high:  # what was seen does not say: halve
             self.stalled = 0
             return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
@@ -490,7 +490,7 @@ def _close(
     hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
 
     done = Bracket.settled if sketch else Bracket.closed
-    for step in range(MOST_STEPS):
+    for step in range(SKETCH_STEPS if sketch else MOST_STEPS):
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
         progress(len(brackets) - len(remaining))
         if step == 0 and sketch and any(brackets[i].guess is None for i in remaining):
@@ -530,9 +530,10 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
 
 
 def _representable(problem: Problem, eps: list[float]) -> list[float]:
-    """Radii as numbers of the problem's precision: what is reported is what was evaluated."""
+    """Radii as numbers of the problem's precision, none of them lost: what is reported is what was evaluated."""
+    least = torch.finfo(problem.centre.dtype).tiny
     rounded: list[float] = torch.tensor(eps, dtype=problem.centre.dtype).tolist()
-    return rounded
+    return [max(r, least) if e > 0 else r for e, r in zip(eps, rounded, strict=True)]
 
 
 def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:

@@ -29,6 +29,7 @@ from .models.model import Model
 
 MOST_STEPS, SKETCH_STEPS = 60, 20
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
+PIECES = 4  # into which balls are cut where planes are optimised and nothing else is said
 BEYOND = 1.2  # where balls are cut into pieces, likewise
 WIDE = 1e-2  # relative width of what is only looked for to cut further
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
@@ -83,7 +84,7 @@ def radius(
     budget: Budget = "balanced",
     tolerance: float = 1e-3,
     steps: int = 0,
-    splits: int = 0,
+    splits: int | None = None,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
@@ -94,7 +95,7 @@ def radius(
 
     method="auto" takes the tightest that `budget` allows; the result says what it was. `tolerance` is the relative
     width to which the search closes; `steps` of optimising the planes make every evaluation tighter, and so does
-    cutting every ball into up to `splits` pieces.
+    cutting every ball into up to `splits` pieces (by default four with `steps`, and none without).
     `progress(done, total)` is called as sets finish.
     """
     (result,) = radii(
@@ -130,7 +131,7 @@ def radii(
     budget: Budget = "balanced",
     tolerance: float = 1e-3,
     steps: int = 0,
-    splits: int = 0,
+    splits: int | None = None,
     label: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
@@ -140,7 +141,8 @@ def radii(
     """As `radius`, for many inputs: those of one length are searched together."""
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
         raise InputError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
-    for name, count in (("steps", steps), ("splits", splits)):
+    pieces = (PIECES if steps else 0) if splits is None else splits
+    for name, count in (("steps", steps), ("splits", pieces)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise InputError(f"{name}={count!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
@@ -174,7 +176,7 @@ def radii(
             [q.margin for q, _ in questions],
             tolerance=tolerance,
             steps=steps,
-            splits=splits,
+            splits=pieces,
             progress=report,
         )
         seconds = time.perf_counter() - started
@@ -189,6 +191,7 @@ def radii(
                 problem,
                 relaxation,
                 tolerance,
+                _effort(problem, steps, pieces),
                 seconds * count / len(questions),
             )
             k += count
@@ -204,6 +207,7 @@ def _result(
     problem: Problem,
     relaxation: Relaxation,
     tolerance: float,
+    effort: str,
     seconds: float,
 ) -> RadiusResult:
     p = problem.p
@@ -218,11 +222,18 @@ def _result(
         norm=p,
         method=problem.method,
         relaxation=relaxation,
-        chosen=problem.described,
+        chosen=problem.described + effort,
         tolerance=tolerance,
         calls=sum(calls) / max(1, len(calls)),
         seconds=seconds,
     )
+
+
+def _effort(problem: Problem, steps: int, pieces: int) -> str:
+    """What was done beyond one pass of bounds, in words."""
+    if problem.method == "ibp":
+        return ""
+    return (f", {steps} steps" if steps else "") + (f", up to {pieces} pieces" if pieces > 1 else "")
 
 
 def _over(radius: float, norm: float) -> float:
@@ -399,7 +410,7 @@ def search(
     brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
     radii = _found(problem, brackets, calls, active, tolerance, progress)
     if steps > 0 and active:
-        radii = _tuned(problem, rest, radii, calls, steps, tolerance)
+        problem, radii = _tuned(problem, rest, radii, calls, steps, tolerance)
     if splits > 1 and active:
         radii = _divided(problem, rest, radii, calls, splits, tolerance)
     return radii, calls
@@ -407,10 +418,11 @@ def search(
 
 def _tuned(
     problem: Problem, rest: list[float], radii: list[float], calls: list[int], steps: int, tolerance: float
-) -> list[float]:
-    """Radii with planes optimised a little beyond what was reached without, where they are larger."""
+) -> tuple[Problem, list[float]]:
+    """The problem with planes optimised a little beyond what was reached without, and its radii where larger."""
     near = [AHEAD * r for r in radii]
-    return _again(problem.tuned(_like(near, problem), steps=steps), rest, radii, near, calls, tolerance)
+    better = problem.tuned(_like(near, problem), steps=steps)
+    return better, _again(better, rest, radii, near, calls, tolerance)
 
 
 def _divided(

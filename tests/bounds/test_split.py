@@ -182,3 +182,12 @@ def test_bad_splits_are_named(splits: Any) -> None:
         cf.radius(random_model(), IDS, splits=splits)
     with pytest.raises(cf.InputError, match="splits="):
         cf.certify(random_model(), IDS, eps=0.1, splits=splits)
+
+
+def test_steps_come_with_pieces_and_the_result_says_so() -> None:
+    model = random_model(layers=2, scale=0.3, seed=3)
+    options: dict[str, Any] = {"method": "backward", "positions": [[1]], "steps": 3}
+    plain, alone, both = (cf.radius(model, IDS, **{**options, **more}) for more in ({"steps": 0}, {"splits": 0}, {}))
+    assert plain.radii[0] <= alone.radii[0] <= both.radii[0]
+    assert "pieces" not in plain.chosen + alone.chosen
+    assert both.chosen.endswith("3 steps, up to 4 pieces")

@@ -76,6 +76,10 @@ RelaxationOption = Annotated[
 ]
 BudgetOption = Annotated[Budget, typer.Option("--budget", help="How much time a tighter bound may cost.")]
 Steps = Annotated[int, typer.Option("--steps", help="Steps of optimising the bounds: tighter and slower.", min=0)]
+MoreSplits = Annotated[
+    int | None,
+    typer.Option("--splits", help="Pieces each ball may be cut into: tighter and slower. With --steps: 4.", min=0),
+]
 Splits = Annotated[int, typer.Option("--splits", help="Pieces each ball may be cut into: tighter and slower.", min=0)]
 Words = Annotated[int, typer.Option("--words", help="Perturb every set of this many words at once.", min=1)]
 Positions = Annotated[

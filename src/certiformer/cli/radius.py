@@ -22,7 +22,7 @@ def radius(
     relaxation: options.RelaxationOption = None,
     budget: options.BudgetOption = options.Budget.balanced,
     steps: options.Steps = 0,
-    splits: options.Splits = 0,
+    splits: options.MoreSplits = None,
     words: options.Words = 1,
     positions: options.Positions = None,
     tolerance: options.Tolerance = 1e-3,

@@ -27,7 +27,7 @@ def report(
     relaxation: options.RelaxationOption = None,
     budget: options.BudgetOption = options.Budget.balanced,
     steps: options.Steps = 0,
-    splits: options.Splits = 0,
+    splits: options.MoreSplits = None,
     words: options.Words = 1,
     tolerance: options.Tolerance = 1e-3,
     attack: options.WithAttack = True,

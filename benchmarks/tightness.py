@@ -29,6 +29,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "backward, tight, fast": {"method": "backward", "relaxation": "tight", "budget": "fast"},
     "backward, tight": {"method": "backward", "relaxation": "tight", "budget": "tight"},
 }
+USUAL = ";".join(WAYS)
+WAYS |= {
+    f"backward, tight, {name}": {"method": "backward", "relaxation": "tight", **more}
+    for name, more in (("4 pieces", {"splits": 4}), ("8 pieces", {"splits": 8}), ("30 steps", {"steps": 30}))
+}
 
 
 def synchronized(device: str) -> float:
@@ -79,7 +84,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/tightness.json"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--norm", default="2", help="comma-separated: 1,2,inf")
-    parser.add_argument("--ways", default=";".join(WAYS), help="semicolon-separated, of: " + "; ".join(WAYS))
+    parser.add_argument("--ways", default=USUAL, help="semicolon-separated, of: " + "; ".join(WAYS))
     parser.add_argument("--text", action="append", help="sentences instead of the two short ones")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no further measurement after this long")
     options = parser.parse_args()

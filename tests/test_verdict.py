@@ -11,6 +11,7 @@ from torch import Tensor
 
 import certiformer as cf
 from certiformer import verdict
+from certiformer.inputs import _checksum
 from certiformer.models import Model
 from certiformer.sets import Choices
 from conftest import IDS, random_model
@@ -181,3 +182,40 @@ def test_weights_that_only_changed_places_are_noticed() -> None:
     assert isinstance(weight, Tensor)
     weight.data.copy_(weight.data.flip(0))
     assert cf.radius(changed, IDS, positions=[1]).radii != before.radii
+
+
+class Masked(torch.nn.Module):
+    """Reads a buffer of every kind: a mask, strided weights, an expanded scale."""
+
+    keep: Tensor
+    every_other: Tensor
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.register_buffer("keep", torch.tensor([True, True, False, False, True]))
+        self.register_buffer("every_other", torch.rand(16)[::2])
+        self.register_buffer("scale", torch.ones(1).expand(8))
+        self.head = torch.nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = x.masked_fill(~self.keep[None, :, None], 0.0)
+        found: Tensor = self.head(torch.tanh(seen * self.every_other * self.scale).sum(dim=1))
+        return found
+
+
+def test_buffers_of_any_kind_are_noticed() -> None:
+    net = Masked().eval()
+    model = cf.Model(net)
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
+    before = cf.radius(model, x, positions=[3]).radii
+    net.keep[:] = torch.tensor([False, False, False, True, True])
+    after = cf.radius(model, x, positions=[3])
+    assert after.radii != before
+    assert after.radii == cf.radius(cf.Model(net), x, positions=[3]).radii
+
+
+def test_checksums_tell_order_and_bits_apart() -> None:
+    for one, two in (([1.0, 0, 0, 1], [0.0, 1, 1, 0]), ([1.0, -2, 1, 0, 0, 0], [0.0, 0, 0, 1, -2, 1])):
+        assert _checksum(torch.tensor(one)) != _checksum(torch.tensor(two))

@@ -23,6 +23,7 @@ Positions = Sequence[int | Sequence[int]]
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 MOST_SETS = 1_000_000
 _DTYPES = (torch.float32, torch.float64)
+ODD = (-7046029254386353131, -4658895280553007687)  # factors that mix bits well
 _SEEN: ContextVar[set[Hashable] | None] = ContextVar("seen", default=None)
 
 
@@ -183,21 +184,24 @@ def unchanged() -> Iterator[None]:
         _SEEN.reset(token)
 
 
-def _fingerprint(model: Model) -> tuple[float, ...]:
-    """Checksums of all weights, so that a model that was changed in place is not taken for what it was."""
+def _fingerprint(model: Model) -> tuple[Hashable, ...]:
+    """Checksums of all weights and buffers, so that a model that was changed in place is not taken for what it was."""
     halves = [model.module, *([model.embed] if isinstance(model.embed, nn.Module) else [])]
-    tensors = (t for half in halves for t in itertools.chain(half.parameters(), half.buffers()))
-    return tuple(x for t in tensors if t.is_floating_point() and t.numel() for x in _checksums(t.detach()))
+    tensors = (t.detach() for half in halves for t in itertools.chain(half.parameters(), half.buffers()))
+    return tuple((str(t.dtype), tuple(t.shape), _checksum(t)) for t in tensors)
 
 
-def _checksums(values: Tensor) -> tuple[float, ...]:
-    """Of the bytes where they are at hand; sums, one of them by position, where they are on another device."""
-    flat = values.flatten()
+def _checksum(values: Tensor) -> int:
+    """Of the bytes of a tensor, in their order."""
+    flat = values.flatten().contiguous()
     if flat.device.type == "cpu":
-        return (float(zlib.crc32(flat.view(torch.uint8).numpy().data)),)
-    flat = flat.double()
-    order = torch.linspace(1, 2, flat.numel(), dtype=torch.float64, device=flat.device)
-    return float(flat.sum()), float(flat @ flat), float(flat @ order)
+        return zlib.crc32(flat.view(torch.uint8).numpy().data)
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(flat.element_size(), torch.uint8)
+    mixed = flat.view(whole).to(torch.int64) + torch.arange(flat.view(whole).numel(), device=flat.device) * ODD[0]
+    for odd in ODD:  # numbers that wrap around, with their upper bits brought down again
+        mixed = mixed * odd
+        mixed = mixed ^ (mixed >> 31)
+    return int(mixed.sum())
 
 
 def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:

@@ -191,3 +191,21 @@ def test_steps_come_with_pieces_and_the_result_says_so() -> None:
     assert plain.radii[0] <= alone.radii[0] <= both.radii[0]
     assert "pieces" not in plain.chosen + alone.chosen
     assert both.chosen.endswith("3 steps, up to 4 pieces")
+
+
+def test_what_is_affine_needs_no_cutting() -> None:
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 3)).eval()
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    for options in ({"splits": 2}, {"steps": 2}):
+        whole, cut = (cf.radius(cf.Model(module), x, positions=[1], **more) for more in ({}, options))  # type: ignore[arg-type]
+        assert cut.radii == pytest.approx(whole.radii, rel=1e-3)
+    assert cf.certify(cf.Model(module), x, eps=100.0, positions=[1], splits=2).status == "refuted"
+
+
+def test_an_instance_may_be_asked_twice() -> None:
+    problem = asked("pre", 2.0, "backward", "tight", torch.float64)
+    split = divide(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+    eps = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    both = split.margins(eps, [0, 0]).lower
+    for k in (0, 1):
+        torch.testing.assert_close(both[k], split.margins(eps[k : k + 1], [0]).lower[0])

@@ -128,6 +128,18 @@ class Problem:
         check(method, relaxation, budget)
         if max_memory is not None and max_memory <= 0:
             raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
+        with products(rough=False):  # the model's own matrices are multiplied here too
+            return Problem._of(questions, p, method, relaxation, budget, max_memory)
+
+    @staticmethod
+    def _of(
+        questions: list[tuple[Prepared, tuple[int, ...]]],
+        p: float,
+        method: AutoMethod,
+        relaxation: Relaxation,
+        budget: Budget,
+        max_memory: int | None,
+    ) -> Problem:
         first = questions[0][0]
         device = first.embeddings.device
         plan = choose(

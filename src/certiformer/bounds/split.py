@@ -30,11 +30,9 @@ class Split(Problem):
     def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
         """The least and the greatest over the pieces of each instance."""
         chosen = list(range(len(self))) if instances is None else instances
-        place = {i: k for k, i in enumerate(chosen)}
-        pieces = [j for j, i in enumerate(self.owners) if i in place]
-        of = [place[self.owners[j]] for j in pieces]
-        found = self.parts.margins(eps[of], pieces, rounding=rounding)
-        rows = [[r for r, k in enumerate(of) if k == i] for i in range(len(chosen))]
+        asked = [(k, j) for k, i in enumerate(chosen) for j, owner in enumerate(self.owners) if owner == i]
+        found = self.parts.margins(eps[[k for k, _ in asked]], [j for _, j in asked], rounding=rounding)
+        rows = [[r for r, (of, _) in enumerate(asked) if of == k] for k in range(len(chosen))]
         return Margins(
             torch.stack([found.lower[r].amin(dim=0) for r in rows]),
             torch.stack([found.upper[r].amax(dim=0) for r in rows]),
@@ -48,7 +46,8 @@ class Split(Problem):
 
 def divide(problem: Problem, eps: Tensor, pieces: int) -> Problem:
     """A problem with up to this many pieces for each ball: those that are not proved at its radius are halved."""
-    if problem.method == "ibp" or pieces < 2:
+    bent = any(n.perturbed and not n.op.exact for n in problem.compiled.graph.nodes)
+    if problem.method == "ibp" or pieces < 2 or not bent:
         return problem
     split = problem if isinstance(problem, Split) else _whole(problem)
     owners, cuts = list(split.owners), split.parts.cuts

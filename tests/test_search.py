@@ -138,6 +138,14 @@ def test_a_sketch_may_be_wrong_and_only_costs_time(end: float, power: float, dro
     assert true * (1 - 2e-3) <= bracket.low < true
 
 
+@pytest.mark.parametrize("more", [{}, {"splits": 2}, {"steps": 2}])
+def test_progress_only_goes_up_and_ends_with_the_search(more: dict[str, Any]) -> None:
+    seen: list[tuple[int, int]] = []
+    cf.radius(random_model(scale=0.3), IDS, progress=lambda done, total: seen.append((done, total)), **more)
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1] == seen[0][1]
+
+
 def test_what_single_precision_cannot_see_is_found_in_double() -> None:
     """A margin of 1e-9, far below the rounding of float32: the sketch says nothing, or the wrong thing."""
     model = random_model(layers=1, scale=0.3, seed=8)

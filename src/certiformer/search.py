@@ -407,26 +407,46 @@ def search(
     """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
     calls = [0] * len(problem)
     active = [i for i, m in enumerate(rest) if m > 0]
+    stages = 1 + (steps > 0) + (splits > 1)
+
+    def stage(number: int) -> Callable[[int], None]:
+        """A set counts a share when a stage is done with it, and whole after the last."""
+        return lambda k: None if progress is None else progress((number * len(problem) + k) // stages)
+
     brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
-    radii = _found(problem, brackets, calls, active, tolerance, progress)
+    radii = _found(problem, brackets, calls, active, tolerance, stage(0))
     if steps > 0 and active:
-        problem, radii = _tuned(problem, rest, radii, calls, steps, tolerance)
+        problem, radii = _tuned(problem, rest, radii, calls, steps, tolerance, stage(1))
     if splits > 1 and active:
-        radii = _divided(problem, rest, radii, calls, splits, tolerance)
+        radii = _divided(problem, rest, radii, calls, splits, tolerance, stage(stages - 1))
+    if progress is not None:
+        progress(len(problem))
     return radii, calls
 
 
 def _tuned(
-    problem: Problem, rest: list[float], radii: list[float], calls: list[int], steps: int, tolerance: float
+    problem: Problem,
+    rest: list[float],
+    radii: list[float],
+    calls: list[int],
+    steps: int,
+    tolerance: float,
+    progress: Callable[[int], None],
 ) -> tuple[Problem, list[float]]:
     """The problem with planes optimised a little beyond what was reached without, and its radii where larger."""
     near = [AHEAD * r for r in radii]
     better = problem.tuned(_like(near, problem), steps=steps)
-    return better, _again(better, rest, radii, near, calls, tolerance)
+    return better, _again(better, rest, radii, near, calls, tolerance, progress)
 
 
 def _divided(
-    problem: Problem, rest: list[float], radii: list[float], calls: list[int], splits: int, tolerance: float
+    problem: Problem,
+    rest: list[float],
+    radii: list[float],
+    calls: list[int],
+    splits: int,
+    tolerance: float,
+    progress: Callable[[int], None],
 ) -> list[float]:
     """Radii proved piece by piece, after cutting into twice as many each time a little beyond what those reach."""
     near, count = radii, 1
@@ -436,7 +456,7 @@ def _divided(
         near = [AHEAD * r for r in near]
         if count < splits:
             near = _reached(problem, rest, near, calls)
-    return _again(problem, rest, radii, near, calls, tolerance)
+    return _again(problem, rest, radii, near, calls, tolerance, progress)
 
 
 def _like(values: list[float], problem: Problem) -> Tensor:
@@ -452,12 +472,18 @@ def _reached(problem: Problem, rest: list[float], near: list[float], calls: list
 
 
 def _again(
-    better: Problem, rest: list[float], radii: list[float], near: list[float], calls: list[int], tolerance: float
+    better: Problem,
+    rest: list[float],
+    radii: list[float],
+    near: list[float],
+    calls: list[int],
+    tolerance: float,
+    progress: Callable[[int], None],
 ) -> list[float]:
     """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be."""
     brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    found = _found(better, brackets, calls, active, tolerance, None)
+    found = _found(better, brackets, calls, active, tolerance, progress)
     return [max(a, b) for a, b in zip(radii, found, strict=True)]
 
 
@@ -467,14 +493,13 @@ def _found(
     calls: list[int],
     active: list[int],
     tolerance: float,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None],
 ) -> list[float]:
     """Close the brackets of some instances, first in single precision, and verify what was found."""
     sketch, before = problem.sketch(), 0
 
     def halves(finished: int) -> None:  # a set counts half when it is sketched, and whole when it is proved
-        if progress is not None:
-            progress((before + finished) // 2 if sketch is not None else finished)
+        progress((before + finished) // 2 if sketch is not None else finished)
 
     if sketch is not None:
         _close(sketch, brackets, calls, active, tolerance, halves, sketch=True)

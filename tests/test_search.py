@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import certiformer as cf
-from certiformer.bounds.problem import Problem
+from certiformer.bounds.problem import Margins, Problem
 from certiformer.inputs import position_sets, prepare
 from certiformer.models import bundled
-from certiformer.search import Bracket
+from certiformer.search import Bracket, _verify
 from conftest import IDS, random_model
 
 SENTENCES = (
@@ -144,6 +145,18 @@ def test_progress_only_goes_up_and_ends_with_the_search(more: dict[str, Any]) ->
     cf.radius(random_model(scale=0.3), IDS, progress=lambda done, total: seen.append((done, total)), **more)
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1] == seen[0][1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("low", [0.3, 0.0])
+def test_what_never_holds_with_rounding_ends_at_zero(dtype: torch.dtype, low: float) -> None:
+    """Proved without rounding, down to the smallest number there is, and never with it."""
+    low = low or float(torch.finfo(dtype).tiny)
+    refused = Margins(torch.full((1, 1), -1.0), torch.ones(1, 1), (None,))
+    problem: Any = SimpleNamespace(centre=torch.zeros(1, dtype=dtype), margins=lambda *_, **__: refused)
+    calls = [0]
+    assert _verify(problem, [Bracket(1.0, 1.0, low=low)], calls, 1e-3) == [0.0]
+    assert 0 < calls[0] < 60
 
 
 def test_what_single_precision_cannot_see_is_found_in_double() -> None:

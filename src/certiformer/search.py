@@ -524,8 +524,8 @@ def _close(
     follow what these found.
     """
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+    least = float(torch.finfo(problem.centre.dtype).tiny)
     hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
-
     done = Bracket.settled if sketch else Bracket.closed
     for step in range(SKETCH_STEPS if sketch else MOST_STEPS):
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
@@ -534,7 +534,7 @@ def _close(
             remaining = remaining[:: max(1, min(4, len(remaining) // 3))]
         if not remaining:
             break
-        eps = _representable(problem, [brackets[i].aim(tolerance, hints[i]) for i in remaining])
+        eps = _representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
         last = not sketch and all(brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True))
         found = _margin(problem, eps, remaining, rounding=last)
         for i, e, m in zip(remaining, eps, found, strict=True):
@@ -567,10 +567,9 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
 
 
 def _representable(problem: Problem, eps: list[float]) -> list[float]:
-    """Radii as numbers of the problem's precision, none of them lost: what is reported is what was evaluated."""
-    least = torch.finfo(problem.centre.dtype).tiny
+    """Radii as numbers of the problem's precision: what is reported is what was evaluated."""
     rounded: list[float] = torch.tensor(eps, dtype=problem.centre.dtype).tolist()
-    return [max(r, least) if e > 0 else r for e, r in zip(eps, rounded, strict=True)]
+    return rounded
 
 
 def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import certiformer as cf
 from certiformer.bounds.problem import Margins, Problem
+from certiformer.bracket import Bracket
 from certiformer.inputs import position_sets, prepare
 from certiformer.models import bundled
-from certiformer.search import Bracket, _verify
+from certiformer.search import _verify
 from conftest import IDS, random_model
 
 SENTENCES = (

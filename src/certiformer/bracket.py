@@ -1,0 +1,173 @@
+"""What is known of one instance while its radius is searched, and where to look next."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+# What the margin has lost, in units of the margin at rest, at a share of the radius where it ends: as it usually goes.
+# Measured on models of one to three layers; it falls ever more steeply until the relaxation has nothing left to lose.
+USUAL = (
+    (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.80), (0.36, 0.85), (0.5, 0.90), (0.6, 0.922),
+    (0.75, 0.957), (1.0, 1.0), (1.13, 1.021), (1.33, 1.055), (1.55, 1.095), (1.8, 1.2), (2.0, 1.33), (2.2, 1.45),
+    (2.5, 1.75), (2.8, 2.1), (3.5, 2.5),
+)  # fmt: skip
+LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at rest alone; with more the relaxation has collapsed
+COARSE = 4.0  # how far from the end, in units of the tolerance, the search in single precision may stop
+INSIDE = 0.15  # how far before the end, in the same units, the proof is tried
+BIAS = 2e-4  # of the share of the way that a sketch believes to be gone: what float32 adds to be safe, seen from here
+
+
+@dataclass
+class Bracket:
+    """What is known of one instance: proved at `low`, not proved at `high`, and what the margin lost on the way.
+
+    The loss `1 - margin / rest` is 1 where the margin ends. It grows much alike everywhere, so every evaluation says
+    how far that is (`reached`), and two of them by how much this instance goes its own way: on logarithmic scales, a
+    line through what was seen.
+    """
+
+    rest: float  # the margin at radius 0
+    linear: float  # where it would end if it went on as it begins
+    low: float = 0.0
+    high: float = math.inf
+    guess: float | None = None  # where it should end, as a bracket in single precision or a wider bound says
+    limit: float = math.inf  # what it could not prove, if it fell off a cliff there
+    power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
+    verified: float = 0.0  # the largest radius proved with rounding accounted for
+    seen: list[tuple[float, float]] = field(default_factory=list)  # logarithms of the share reached and of the radius
+    losses: list[float] = field(default_factory=list)  # of those
+    stalled: int = 0
+    refused: int = 0  # evaluations that proved nothing
+
+    def take(self, eps: float, margin: float, rounding: bool) -> None:
+        """Enter an evaluation."""
+        width = self.high - self.low
+        if margin > 0:
+            self.low = eps
+            self.verified = eps if rounding else self.verified
+        else:
+            self.high = eps
+            self.refused += 1
+        loss = 1 - margin / self.rest
+        if LEAST < loss < MOST:
+            self.seen.append((reached(loss), math.log(eps)))
+            self.losses.append(loss)
+        if math.isfinite(width):
+            self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
+
+    def closed(self, tolerance: float) -> bool:
+        """Whether the end is known: between a proof and a refusal, or by a guess that a proof has come close to."""
+        if math.isfinite(self.high) and self.high - self.low <= tolerance * self.high:
+            return True
+        near = self.guess is not None and self.verified == self.low > 0 and bool(self.seen)
+        return near and self.low <= self.root() <= self.low * (1 + tolerance)
+
+    def settled(self, tolerance: float) -> bool:
+        """Whether the end is known well enough to be a guess: so near to an evaluation that interpolating is exact."""
+        nearest = min((abs(x[0]) for x in self.seen), default=math.inf)
+        return (len(self.seen) > 1 and nearest < COARSE * tolerance * self.steepness()) or self.closed(tolerance)
+
+    def final(self, eps: float, tolerance: float) -> bool:
+        """Whether a proof at this radius would be the last step, as far as one can say."""
+        if math.isfinite(self.high) and self.high - eps <= tolerance * self.high:
+            return True
+        if self.guess is None:
+            return False
+        return eps < self.root() <= eps * (1 + tolerance) if self.seen else eps == self._first(tolerance)
+
+    def aim(self, tolerance: float, hint: float) -> float:
+        """Where to evaluate next; `hint` is where to start without a guess."""
+        if not self.seen:
+            return self._blind(tolerance, hint)
+        root = self.root()
+        if math.isinf(self.high):
+            ahead = 0.35 if self.guess is None else -INSIDE
+            most = self.limit if self.limit > self.low else 8 * self.low
+            return min(max(root * (1 + ahead * tolerance), self.low * (1 + 0.35 * tolerance)), most)
+        if self.stalled >= 3 or not self.low < root < self.high:  # what was seen does not say: halve
+            self.stalled = 0
+            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
+        nudge = 0.35 * tolerance * self.high
+        below, above = self.high * (1 - 0.95 * tolerance), self.low / (1 - 0.95 * tolerance)
+        if self.low < below and below + nudge / 3 < root:  # proved here, it would be closed
+            return below
+        if above < self.high and root + nudge / 3 < above:  # refused here, it would be closed
+            return above
+        root += nudge if root - self.low < self.high - root else -nudge
+        return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
+
+    def _first(self, tolerance: float) -> float:
+        """Where the proof is tried first: a little before the guess, and behind it by what float32 was too careful."""
+        assert self.guess is not None
+        careful = min(BIAS / self.power, tolerance) if math.isinf(self.limit) else 0.0
+        return self.guess * (1 - INSIDE * tolerance + careful)
+
+    def _blind(self, tolerance: float, hint: float) -> float:
+        """Where to evaluate while no margin has said anything."""
+        if self.guess is not None:
+            first = self._first(tolerance)
+            if self.low < first < self.high:
+                return first
+            if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
+                return self.high * max(1 - 0.95 * tolerance * 4.0 ** (self.refused - 1), 0.125)
+        elif self.low < hint < self.high:
+            return hint
+        if math.isinf(self.high):
+            return 4 * self.low
+        return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 8
+
+    def root(self) -> float:
+        """Where the margin should end: by the two evaluations nearest to it, or the nearest on either side."""
+        first, *others = sorted(self.seen, key=lambda x: abs(x[0]))
+        if not others:
+            return self._alone(first)
+        root = _crossing(first, _power(first, others[0]))
+        across = next((x for x in others if (x[0] > 0) != (first[0] > 0)), None)
+        if across is not None and not self.low < root < self.high:
+            root = _crossing(first, _power(first, across))
+        return root
+
+    def _alone(self, seen: tuple[float, float]) -> float:
+        """Where the margin should end by one evaluation: as usual, or, the straighter it fell so far, on a line."""
+        usual = _crossing(seen, self.power)
+        if self.guess is not None:
+            return usual
+        eps, loss = math.exp(seen[1]), self.losses[0]
+        straight = min(eps / self.linear / loss, 1.0) ** 3
+        return math.exp((1 - straight) * math.log(usual) + straight * math.log(eps / loss))
+
+    def steepness(self) -> float:
+        """How much faster than usual the loss grows near its end."""
+        near = sorted(self.seen, key=lambda x: abs(x[0]))[:2]
+        return _power(*near) if len(near) == 2 else self.power
+
+    def followed(self, tolerance: float) -> Bracket:
+        """The bracket to begin with where this one, in single precision, is settled."""
+        start = Bracket(self.rest, self.linear)
+        if self.settled(tolerance):
+            root = self.root() if self.seen else 0.0
+            smooth = max(self.low, root / 2) < root < self.high
+            start.guess = root if smooth else self.low
+            start.limit = math.inf if smooth else self.high
+            start.power = self.steepness()
+        return start
+
+
+def reached(loss: float) -> float:
+    """The logarithm of the share of the way to the end at which this much is usually lost."""
+    k = min(bisect_right(USUAL, (loss, 0.0)), len(USUAL) - 1)
+    (a, x), (b, y) = USUAL[k - 1], USUAL[k]
+    t = math.log(loss / a) / math.log(b / a)
+    return (1 - t) * math.log(x) + t * math.log(y)
+
+
+def _power(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """How much faster than usual the loss grows between two evaluations."""
+    return 1.0 if a[1] == b[1] else min(max((b[0] - a[0]) / (b[1] - a[1]), 0.05), 25.0)
+
+
+def _crossing(a: tuple[float, float], power: float) -> float:
+    """The radius of the end, from one evaluation on."""
+    return math.exp(a[1] - a[0] / power)

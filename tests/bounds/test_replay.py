@@ -20,8 +20,14 @@ from conftest import IDS, random_model
 EPS = torch.tensor([0.01, 0.02, 0.005], dtype=torch.float64)
 
 
-def problem(method: Any = "backward", relaxation: Any = "tight", device: str = "cpu", p: float = 2.0) -> Problem:
-    prepared = prepare(random_model(layers=2, scale=0.3, seed=2), IDS, device=device)
+def problem(
+    method: Any = "backward",
+    relaxation: Any = "tight",
+    device: str = "cpu",
+    p: float = 2.0,
+    layer_norm: str = "no_var",
+) -> Problem:
+    prepared = prepare(random_model(layers=2, layer_norm=layer_norm, scale=0.3, seed=2), IDS, device=device)
     return Problem.of([(prepared, s) for s in ((1,), (2,), (1, 3))], p=p, method=method, relaxation=relaxation)
 
 
@@ -149,11 +155,12 @@ def test_batches_of_all_sizes_agree() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("method", ["forward", "backward", "backward-forward"])
 @pytest.mark.parametrize("relaxation", ["paper", "tight"])
+@pytest.mark.parametrize("layer_norm", ["no_var", "standard"])
 def test_replayed_bounds_are_the_plain_ones_exactly(
-    method: str, relaxation: str, monkeypatch: pytest.MonkeyPatch
+    method: str, relaxation: str, layer_norm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "OFTEN", 1000)
-    asked = problem(method, relaxation, "cuda")
+    asked = problem(method, relaxation, "cuda", layer_norm=layer_norm)
     eps = EPS.cuda()
     for rounding in (False, True):
         for scale in (1.0, 1.0, 0.5, 0.1):  # plain, recorded, replayed at other radii

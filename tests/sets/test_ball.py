@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
 import certiformer as cf
 from certiformer.sets import Ball, dual, norm
+from certiformer.sets.ball import by_eigenvalue, by_squaring
 from conftest import IDS, random_model
 
 NORMS = (1.0, 1.0005, 1.01, 1.5, 2.0, 3.0, 50.0, math.inf)
@@ -45,6 +47,52 @@ def test_a_linear_function_stays_within_its_extremes(p: float) -> None:
         assert (torch.linalg.vector_norm(values, dim=-1) <= far[:, None] + 1e-12).all()
         assert (cloud >= box.lower[:, None] - 1e-12).all()
         assert (cloud <= box.upper[:, None] + 1e-12).all()
+
+
+def matrices(kind: str, shape: tuple[int, int]) -> torch.Tensor:
+    a = torch.randn(3, *shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    left, _, right = torch.linalg.svd(a, full_matrices=False)
+    orders = torch.arange(1, min(shape) + 1, dtype=torch.float64)
+    return {
+        "normal": a,
+        "all equal": left @ right,
+        "falling": (left / orders) @ right,
+        "one": left[..., :1] @ right[..., :1, :],
+        "small": 1e-30 * a,
+        "zero": 0 * a,
+    }[kind]
+
+
+@pytest.mark.parametrize("bound", [by_eigenvalue, by_squaring])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("shape", [(64, 64), (64, 500), (500, 64), (1, 50), (50, 1)])
+@pytest.mark.parametrize("kind", ["normal", "all equal", "falling", "one", "small", "zero"])
+def test_spectral_norms_are_bounded_from_above_and_closely(
+    bound: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype, shape: tuple[int, int], kind: str
+) -> None:
+    a = matrices(kind, shape).to(dtype)
+    exact, found = torch.linalg.matrix_norm(a.double(), 2), bound(a).double()
+    assert (found >= exact).all()
+    if kind == "small" and dtype == torch.float32:  # its squares are no normal numbers
+        assert (found <= 1e-16).all()
+    else:
+        worst = 64 ** (1 / 2**10) if bound is by_squaring else 1.0  # where all singular values are the same
+        assert (found <= exact * worst * (1 + 1e-8 if dtype == torch.float64 else 1.1) + 1e-16).all()
+
+
+@pytest.mark.parametrize("bound", [by_eigenvalue, by_squaring])
+@pytest.mark.parametrize("scale", [1e-170, 1e-200, 1e-305])
+def test_spectral_norms_survive_underflow(bound: Callable[[torch.Tensor], torch.Tensor], scale: float) -> None:
+    a = matrices("normal", (64, 70))
+    assert (bound(a * scale) >= torch.linalg.matrix_norm(a, 2) * scale).all()
+
+
+@pytest.mark.parametrize("bound", [by_eigenvalue, by_squaring])
+def test_spectral_norms_of_what_is_not_finite(bound: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    a = matrices("normal", (4, 5))
+    a[0, 0, 0], a[1, 2, 3] = math.inf, math.nan
+    assert not bound(a)[:2].isfinite().any()
+    assert bound(a)[2].isfinite()
 
 
 def test_the_dual_of_infinity_is_one() -> None:

@@ -61,20 +61,20 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Tensor:
             continue
         node = engine.graph.nodes[index]
         if not node.perturbed:
-            total = total + _length(part, engine._slack(node, engine.rest[index].abs()))
+            total = total + _length(part, slack=engine._slack(node, engine.rest[index].abs()))
         elif isinstance(node.op, Input) or index in engine.local:
             local = engine.local.get(index)
             chosen = part.select(*engine.marked(node))
             moved = chosen if local is None else local.carried(chosen)
             function = function + moved.reshape(*moved.shape[:2], -1, *rows.rows)
             if engine.rounding:
-                total = total + _length(part, engine.arrival_slack(node))
+                total = total + _length(part, slack=engine.arrival_slack(node))
         elif index in engine.anchors and index != start.index:
             form = engine.form(node)
             function = function + part.contract(form.centre, "X")
             offset = offset + part.contract(form.offset)
             moving = None if form.gap is None else ball.reach(form.gap[None])[0]
-            total = total + _length(part, engine._slack(node, form.size), form.offset_gap, moving)
+            total = total + _length(part, form.offset_gap, moving, slack=engine._slack(node, form.size))
         else:
             parents = engine.graph.parents(node)
             pulled = node.op.pull(part, tuple(p.shape for p in parents))
@@ -87,9 +87,9 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Tensor:
                 )
                 offset = offset if ready.offset is None else offset + part.contract(ready.offset)
                 gap, vector = remainder(engine, node), ready.planes.remainder
-                total = total + _length(part, gap, ready.slack, vector=vector)
+                total = total + _length(part, gap, slack=ready.slack, vector=vector)
             elif isinstance(node.op, Expand):  # copies add up
-                total = total + _length(part, engine._slack(node, engine.magnitude(node)))
+                total = total + _length(part, slack=engine._slack(node, engine.magnitude(node)))
             assert pulled is not None
             for parent, a in zip(parents, pulled, strict=True):
                 frontier[parent.index] = frontier[parent.index] + a if parent.index in frontier else a
@@ -111,25 +111,34 @@ def remainder(engine: Engine, node: Node) -> Tensor | None:
     return found
 
 
-def _length(part: Coefficients, *gaps: Tensor | None, vector: Tensor | None = None) -> Tensor:
-    """A bound on `|M r|_2`, `[instances]`, for `|r| <= the sum of the gaps`, `|r|_2 <= vector` along the last axis.
+def _length(
+    part: Coefficients, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
+) -> Tensor:
+    """A bound on `|M (r + e)|_2`, `[instances]`, for `|r| <= the sum of the gaps`, `|r|_2 <= vector` along the last
+    axis, and rounding errors `|e| <= slack`, which are too small to be careful with.
 
     With the gaps g: `| |M| g |_2` and `|M diag(sqrt g)|_2 sqrt(sum g)`, whichever is less.
     """
-    gap = sum((g.abs() for g in gaps if g is not None), start=part.tensor.new_zeros((1,) * (1 + len(part.node))))
-    if not bool(gap.any()):
-        return part.tensor.new_zeros(())
+    lost = part.tensor.new_zeros(()) if slack is None else _worst(part, slack.abs())
+    known = [g.abs() for g in gaps if g is not None]
+    if not known:
+        return lost
+    gap = sum(known[1:], start=known[0])
     a = part
     for axis in range(len(part.node)):
         a = a.unlink(axis)
     matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
     root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
     root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
-    found = torch.minimum(
-        torch.linalg.vector_norm(part.contract_abs(gap)[0].flatten(1), dim=-1),
-        spectral(matrix.flatten(2) * root[:, None]) * torch.linalg.vector_norm(root, dim=-1),
-    )
-    if vector is None:
-        return found
-    by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
-    return torch.minimum(found, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))
+    length = spectral(matrix.flatten(2) * root[:, None]) * torch.linalg.vector_norm(root, dim=-1)
+    found = torch.minimum(_worst(part, gap), length)
+    if vector is not None:
+        by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
+        found = torch.minimum(found, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))
+    return found + lost
+
+
+def _worst(part: Coefficients, gap: Tensor) -> Tensor:
+    """`| |M| g |_2`: every row with the worst signs for itself."""
+    found: Tensor = torch.linalg.vector_norm(part.contract_abs(gap)[0].flatten(1), dim=-1)
+    return found

@@ -55,12 +55,6 @@ class Compiled:
     replays: Replays = field(default_factory=Replays)
     peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
 
-    @property
-    def recordable(self) -> bool:
-        """Whether an evaluation may be recorded: on a GPU, and nothing in it (eigenvalues) waits for the results."""
-        nodes = self.graph.nodes
-        return self.cuda and not any(n.op.distances for n in nodes)
-
     @cached_property
     def single(self) -> Compiled:
         """The same in single precision."""
@@ -243,7 +237,7 @@ class Problem:
         return (eye[labels][:, None] - others)[:, :, None]
 
     def _margins(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
-        if self.method == "ibp" or self.parameters or not self.compiled.recordable:
+        if self.method == "ibp" or self.parameters or not self.compiled.cuda:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes

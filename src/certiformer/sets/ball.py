@@ -41,13 +41,43 @@ def blocks_of(function: Tensor, hot: Tensor) -> Tensor:
 
 def spectral(a: Tensor) -> Tensor:
     """An upper bound on the spectral norm of matrices `[..., rows, columns]`, close to it."""
+    return by_squaring(a) if a.is_cuda else by_eigenvalue(a)
+
+
+def by_eigenvalue(a: Tensor) -> Tensor:
+    """The spectral norm as the root of the largest eigenvalue of `a a'`."""
     gram = a @ a.mT if a.shape[-2] <= a.shape[-1] else a.mT @ a
     trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
     finite = torch.isfinite(trace)
     safe = torch.where(finite[..., None, None], gram, torch.zeros_like(gram))
     largest = torch.linalg.eigvalsh(safe)[..., -1]
-    error = 64 * gram.shape[-1] * float(torch.finfo(a.dtype).eps) * trace  # of the products and of the eigenvalue
+    numbers = torch.finfo(a.dtype)
+    error = 64 * gram.shape[-1] * numbers.eps * trace + a.shape[-2] * a.shape[-1] * numbers.tiny  # of both steps
     return torch.where(finite, torch.sqrt(largest.clamp(min=0) + error), trace)
+
+
+def by_squaring(a: Tensor, times: int = 9) -> Tensor:
+    """The spectral norm from above, by products alone: eigenvalues keep a GPU waiting.
+
+    `|a|^2 = |a a'|`, `times` times, and then the Frobenius norm, which is too large by `n^(1 / 2^(times + 1))` at most
+    (0.5 % for 256 rows). With `a = s (c + d)`, c of Frobenius norm 1 and d its rounding, and h the computed `c c'`,
+    `|a| <= s (|c| + u)` and `|c|^2 <= |h| + O(n u)`.
+    """
+    a = a if a.shape[-2] <= a.shape[-1] else a.mT
+    unit, tiny = float(torch.finfo(a.dtype).eps), torch.finfo(a.dtype).tiny
+    scales: list[Tensor] = []
+    errors: list[float] = []  # of one division and of the product after it, as a part of the norm
+    for step in range(times + 1):
+        rows, columns = a.shape[-2:]
+        size = torch.linalg.vector_norm(torch.linalg.vector_norm(a, dim=-1), dim=-1)
+        scales.append(size * (1 + unit * (rows + columns)) + 2 * math.sqrt(rows * columns * tiny))
+        errors.append(4 * unit * (columns + 16))
+        a = a / scales[-1][..., None, None]
+        a = a @ a.mT if step < times else a
+    found = torch.ones_like(scales[0])
+    for scale, error in zip(reversed(scales[1:]), reversed(errors[:-1]), strict=True):
+        found = torch.sqrt(scale * (found + 4 * unit) + error)
+    return torch.where(torch.isfinite(scales[0]), scales[0] * (found + 8 * unit) * (1 + 8 * unit), scales[0])
 
 
 @dataclass(frozen=True, eq=False)

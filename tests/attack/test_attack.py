@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import conftest
 from certiformer.attack import ConsistencyError, attack, check_consistency
 from certiformer.attack.norms import dual_lengths, into_ball, lengths, steepest
 from certiformer.errors import InputError, ModelError
@@ -58,7 +59,7 @@ TEXT = "word1 word2 word3 word4 word5"
 @pytest.mark.parametrize(("words", "classes"), [(1, 2), (2, 4)])
 def test_a_counterexample_changes_the_answer_and_lies_at_its_radius(norm, words, classes):
     model = random_model(classes=classes)
-    centre = prepare(model, TEXT)
+    centre = prepare(model, conftest.IDS)
     result = attack(model, TEXT, norm=norm, words=words)
     assert result.positions == tuple(result.positions)
     assert len(result.positions) == math.comb(5, words)
@@ -166,6 +167,16 @@ def test_enumeration_never_beats_the_gradient_by_much():
     assert all(a <= b * 1.001 for a, b in zip(free.radii, bound.radii, strict=True))
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_with_layer_norm_a_change_in_l1_is_no_longer_than_that_in_l2(seed):
+    """One coordinate at a time finds little there: the division takes it back."""
+    size = {"layers": 2, "hidden_size": 64, "num_attention_heads": 4}
+    model = conftest.random_model(layer_norm="standard", scale=0.1, seed=seed, **size)
+    centre = prepare(model, conftest.IDS).embeddings
+    in_l2 = [float(lengths(point - centre, 1).max()) for point in attack(model, conftest.IDS, norm=2).points]
+    assert all(a <= b for a, b in zip(attack(model, conftest.IDS, norm=1).radii, in_l2, strict=True))
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0, math.inf])
 def test_steepest_and_projection(p):
     torch.manual_seed(0)
@@ -173,6 +184,10 @@ def test_steepest_and_projection(p):
     direction = steepest(x, p)
     assert torch.allclose(lengths(direction, p), torch.ones(5, 2, dtype=torch.float64))
     assert torch.allclose((direction * x).sum(-1), dual_lengths(x, p))
+    if p == 1:
+        kept = torch.tensor([1, 2, 3, 6, 7])
+        assert torch.equal((steepest(x, p, kept) != 0).sum(-1), kept[:, None].expand(-1, 2))
+        assert torch.allclose(lengths(steepest(x, p, kept), p), torch.ones(5, 2, dtype=torch.float64))
     radius = torch.tensor([0.1, 1.0, 2.0, 5.0, 1e3], dtype=torch.float64)
     inside = into_ball(x, radius, p)
     assert (lengths(inside, p) <= radius[:, None] * (1 + 1e-12)).all()

@@ -146,9 +146,19 @@ def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int
         lost = torch.where(found.isinf(), needed.clamp(max=_FARTHEST * reach), radius * (1 + change))
         radius = torch.where(won, torch.minimum(radius * (1 - change), found), lost)
         move = (bold * left + 0.01) * radius  # [rows]
-        delta = into_ball(delta - move[:, None, None] * steepest(gradient, p) * every.weight, radius, p)
+        direction = steepest(gradient, p, _kept(start, step / steps, d))
+        delta = into_ball(delta - move[:, None, None] * direction * every.weight, radius, p)
     by_set = found.view(sets, restarts).argmin(dim=1)  # [sets]
     return best.view(sets, restarts, t, d)[torch.arange(sets, device=device), by_set]
+
+
+def _kept(start: Tensor, progress: float, d: int) -> Tensor:
+    """How many coordinates a step in l1 moves, `[rows]`: all, fewer and fewer, or one, by start.
+
+    One is the steepest, but a LayerNorm takes back what a single coordinate gains.
+    """
+    shares = torch.tensor([1.0, (1 - progress) ** 4, 0.0], device=start.device)
+    return (shares[start % 3] * d).round().long().clamp(min=1)
 
 
 def _slopes(rows: _Rows, delta: Tensor, towards: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,14 +22,17 @@ def dual_lengths(gradient: Tensor, p: float) -> Tensor:
     return lengths(gradient, dual(p))
 
 
-def steepest(gradient: Tensor, p: float) -> Tensor:
+def steepest(gradient: Tensor, p: float, kept: Tensor | None = None) -> Tensor:
     """The point of the unit p-ball where a linear function is largest: g/|g| for p = 2, its signs for p = inf, the
-    largest coordinate alone for p = 1."""
+    largest coordinate alone for p = 1; with `kept` `[rows]`, so many of the largest there, in proportion."""
     if math.isinf(p):
         return gradient.sign()
     if p == 1:
-        largest = gradient.abs().argmax(dim=-1, keepdim=True)
-        return torch.zeros_like(gradient).scatter_(-1, largest, gradient.gather(-1, largest).sign())
+        ordered = gradient.abs().sort(dim=-1, descending=True).values
+        last = torch.ones_like(ordered[:, 0, 0], dtype=torch.long) if kept is None else kept
+        cut = ordered.gather(-1, (last - 1)[:, None, None].expand(-1, ordered.shape[1], 1))
+        direction = torch.where(gradient.abs() >= cut, gradient, 0)
+        return direction / lengths(direction, 1)[..., None].clamp(min=_TINY)
     scaled = gradient / gradient.abs().amax(dim=-1, keepdim=True).clamp(min=_TINY)
     direction = scaled.sign() * scaled.abs() ** (dual(p) - 1)
     return direction / lengths(direction, p)[..., None].clamp(min=_TINY)

@@ -59,7 +59,7 @@ TEXT = "word1 word2 word3 word4 word5"
 @pytest.mark.parametrize(("words", "classes"), [(1, 2), (2, 4)])
 def test_a_counterexample_changes_the_answer_and_lies_at_its_radius(norm, words, classes):
     model = random_model(classes=classes)
-    centre = prepare(model, conftest.IDS)
+    centre = prepare(model, TEXT)
     result = attack(model, TEXT, norm=norm, words=words)
     assert result.positions == tuple(result.positions)
     assert len(result.positions) == math.comb(5, words)

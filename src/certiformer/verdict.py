@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -25,6 +25,7 @@ from .sets import Choices
 Status = Literal["certified", "refuted", "unknown", "error"]
 Substitutions = Mapping[str, Sequence[str]]
 MOST_COMBINATIONS = 20_000
+MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
 
 
@@ -80,19 +81,20 @@ def certify(
     label: int | None = None,
     device: torch.device | str | None = None,
     max_memory: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> CertifyResult:
     """Can the answer change when the embeddings at each set of positions move by at most `eps`?
 
     With `substitutions` (word -> substitutes) instead of `eps`: can it change under any combination of substitutes?
     What is not proved is cut into up to `splits` pieces, each proved on its own, and what is left is attacked, so that
-    a false claim comes back refuted.
+    a false claim comes back refuted. `on_progress` gets (combinations of substitutes tried, all of them).
     """
     started = time.perf_counter()
     prepared = prepare(model, inputs, label=label, device=device)
     if (eps is None) == (substitutions is None):
         raise InputError(f"eps={eps!r}, substitutions={_short(substitutions)}: give one of the two")
     if substitutions is not None:
-        return _certify_words(prepared, substitutions, method, relaxation, budget, max_memory, started)
+        return _certify_words(prepared, substitutions, method, relaxation, budget, max_memory, started, on_progress)
     assert eps is not None
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not (eps >= 0 and math.isfinite(eps)):
         raise InputError(f"eps={eps!r}: expected a finite radius of 0 or more")
@@ -169,6 +171,7 @@ def _certify_words(
     budget: Budget,
     max_memory: int | None,
     started: float,
+    on_progress: Callable[[int, int], None] | None,
 ) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
     ids = _candidates(prepared, substitutions)
@@ -180,7 +183,7 @@ def _certify_words(
     how: Method | Literal["enumeration"]
     if combinations <= MOST_COMBINATIONS:
         how = "enumeration"
-        margin, example = _enumerate(prepared, ids)
+        margin, example, reason = _enumerate(prepared, ids, combinations, max_memory, on_progress)
         status = "refuted" if example is not None else "certified" if margin > 0 else "unknown"
     else:
         assert prepared.ids is not None
@@ -249,12 +252,18 @@ def _embedded(prepared: Prepared, rows: list[list[int]], position: int) -> Tenso
     return e[:, position] - prepared.embeddings[0, position]
 
 
-def _enumerate(prepared: Prepared, ids: dict[int, list[int]]) -> tuple[float, Counterexample | None]:
-    """Every combination of substitutes: the least margin, less its own rounding, and the first that flips."""
+def _enumerate(
+    prepared: Prepared,
+    ids: dict[int, list[int]],
+    combinations: int,
+    max_memory: int | None,
+    on_progress: Callable[[int, int], None] | None,
+) -> tuple[float, Counterexample | None, str | None]:
+    """Every combination of substitutes: the least margin that is proved, the first that flips, and what is missing."""
     assert prepared.ids is not None
     own = prepared.ids
     choices = [[own[i], *c] for i, c in ids.items()]
-    least = math.inf
+    least, done, open_points = math.inf, 0, 0
     for batch in _batches(itertools.product(*choices)):
         rows = [_replaced(own, dict(zip(ids, combination, strict=True))) for combination in batch]
         table = torch.tensor(rows, device=prepared.embeddings.device)
@@ -262,7 +271,7 @@ def _enumerate(prepared: Prepared, ids: dict[int, list[int]]) -> tuple[float, Co
         with torch.no_grad():
             logits = prepared.model.module(embeddings)
         if not bool(torch.isfinite(logits).all()):
-            return -math.inf, None
+            return -math.inf, None, "the logits of a combination are not finite"
         found = margins(logits, prepared.label)
         k = int(found.argmin())
         if float(found[k]) <= 0:
@@ -270,12 +279,26 @@ def _enumerate(prepared: Prepared, ids: dict[int, list[int]]) -> tuple[float, Co
             distance = float(
                 torch.linalg.vector_norm(embeddings[k] - prepared.embeddings[0], ord=math.inf, dim=-1).max()
             )
-            return float(found[k]), Counterexample(
-                tuple(ids), distance, int(logits[k].argmax()), embeddings[k : k + 1], words
-            )
-        # an allowance for the rounding of a forward pass in float64, which is far less
-        least = min(least, float(found[k]) - 1e-6 * (1 + float(logits.abs().max())))
-    return least, None
+            example = Counterexample(tuple(ids), distance, int(logits[k].argmax()), embeddings[k : k + 1], words)
+            return float(found[k]), example, None
+        proved = _at_points(prepared, embeddings, "ibp", max_memory)
+        left = (proved <= 0).nonzero()[:, 0]
+        if 0 < len(left) <= MOST_SWEPT - open_points:
+            proved[left] = _at_points(prepared, embeddings[left], "backward-forward", max_memory)
+        open_points += len(left)
+        least, done = min(least, float(proved.min())), done + len(batch)
+        if on_progress is not None:
+            on_progress(done, combinations)
+    reason = None if least > 0 else "no combination changes the answer, but rounding is not excluded for all of them"
+    return least, None, reason
+
+
+def _at_points(prepared: Prepared, points: Tensor, method: Method, max_memory: int | None) -> Tensor:
+    """Margins `[points]` at embeddings `[points, n, d]`, less what rounding may have changed: bounds at radius 0."""
+    questions = [(replace(prepared, embeddings=point[None]), prepared.words[:1]) for point in points]
+    problem = Problem.of(questions, p=math.inf, method=method, relaxation="tight", max_memory=max_memory)
+    found = problem.margins(torch.zeros(len(points), dtype=torch.float64))
+    return torch.nan_to_num(found.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
 
 
 def _batches(items: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:

@@ -171,9 +171,10 @@ def test_outside_the_domain_is_not_valid(name: str, low: float) -> None:
     op, _ = next(REGISTRY[name].examples())
     lower = torch.ones(2, 3, 4, dtype=torch.float64)
     lower[1, 0, 2] = low
-    planes = op.planes(Box(lower, lower + 1))
-    assert planes.valid is not None
-    assert planes.valid.tolist() == [True, False]
+    box = Box(lower, lower + 1)
+    planes, valid = op.planes(box), op.valid(box)
+    assert valid is not None
+    assert valid.tolist() == [True, False]
     for t in (planes.lower, planes.upper, planes.slopes[0].lower, planes.slopes[0].upper):
         assert t is not None
         assert torch.isfinite(t).all()

@@ -372,8 +372,9 @@ class Engine:
                 boxes = tuple(self.box(p) for p in parents)
             settings = self.parameters.get(node.index)
             planes = node.op.planes(*boxes) if settings is None else node.op.tuned(settings, *boxes)
-            if planes.valid is not None:
-                self._note(planes.valid, f"{node} is not defined on the whole range of its input")
+            valid = node.op.valid(*boxes)
+            if valid is not None:
+                self._note(valid, f"{node} is not defined on the whole range of its input")
             self.ready[node.index] = self._prepared(node, planes)
         return self.ready[node.index]
 

@@ -27,11 +27,10 @@ def interval_margins(graph: Graph, ball: Perturbation, rest: list[Tensor], rows:
         elif not node.perturbed:
             box = Box(rest[node.index], rest[node.index])
         else:
-            if not node.op.exact:
-                valid = node.op.planes(*inputs).valid
-                if valid is not None:
-                    good.append(valid)
-                    whys.append(f"{node} is not defined on the whole range of its input")
+            valid = node.op.valid(*inputs)
+            if valid is not None:
+                good.append(valid)
+                whys.append(f"{node} is not defined on the whole range of its input")
             box = node.op.interval(*inputs)
             box = Box(box.lower.clamp(min=rounded_down(graph.floors[node.index], box.lower)), box.upper)
             good.append((torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1))

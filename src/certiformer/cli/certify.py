@@ -76,7 +76,9 @@ def certify(
     def one(text: str, advance: Fraction) -> Sentence:
         prepared = prepare(opened, text, device=where)
         if replacing is not None:
-            result = ask(opened, text, substitutions=replacing, **shared)
+            result = ask(
+                opened, text, substitutions=replacing, on_progress=lambda done, of: advance(done / of), **shared
+            )
         else:
             sets = position_sets(prepared, words, chosen_sets(prepared, positions))
             result = ask(opened, text, eps=eps, positions=sets, **shared)

@@ -87,16 +87,14 @@ class Slope(NamedTuple):
 class Planes(NamedTuple):
     """`sum_k lower_k x_k + offset[0] <= f(x) <= sum_k upper_k x_k + offset[1]` for every x in the box.
 
-    `valid`, where given, is a boolean per instance: False where the op is not defined on the whole box, and the
-    planes of that instance mean nothing. `remainder`, where given, bounds the distance of f along the last axis from
-    the plane half way between the two, as a vector in the Euclidean norm: less than its entries one by one.
+    `remainder`, where given, bounds the distance of f along the last axis from the plane half way between the two, as
+    a vector in the Euclidean norm: less than its entries one by one.
     """
 
     outputs: str
     slopes: tuple[Slope, ...]
     lower: Tensor | None = None  # offsets [instances | 1, *output shape]; None is zero
     upper: Tensor | None = None
-    valid: Tensor | None = None
     remainder: Tensor | None = None  # [instances, *output shape[:-1]]
 
 
@@ -162,6 +160,17 @@ class Op(ABC):
     def domain(cls) -> tuple[float, float]:
         """The open interval on which the op is defined."""
         return (-math.inf, math.inf)
+
+    def valid(self, *boxes: Box) -> Tensor | None:
+        """Whether the op is defined on the whole box, by instance; where it is not, its bounds mean nothing.
+
+        None for an op that is defined everywhere.
+        """
+        low, high = self.domain()
+        if low == -math.inf and high == math.inf:
+            return None
+        inside = [((b.lower > low) & (b.upper < high)).flatten(1).all(dim=1) for b in boxes]
+        return torch.stack(inside).all(dim=0)
 
 
 REGISTRY: dict[str, type[Op]] = {}

@@ -45,13 +45,6 @@ class Elementwise(Op):
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return self, (axis,)
 
-    def valid(self, box: Box) -> Tensor | None:
-        low, high = self.domain()
-        if low == -math.inf and high == math.inf:
-            return None
-        inside = (box.lower > low) & (box.upper < high)
-        return inside.flatten(1).all(dim=1)
-
     def inside(self, box: Box) -> Box:
         """The box with entries outside the domain replaced by something harmless (their instance is not valid)."""
         low, high = self.domain()
@@ -63,7 +56,6 @@ class Elementwise(Op):
 
     def planes(self, *boxes: Box) -> Planes:
         (box,) = boxes
-        valid = self.valid(box)
         l, u = self.inside(box)
         sl, ol, su, ou = self.lines(l, u)
         reach = torch.maximum(l.abs(), u.abs())
@@ -71,7 +63,7 @@ class Elementwise(Op):
         ol, _ = outward(ol, ol, sl.abs() * reach + ol.abs() + values, self.ulps)
         _, ou = outward(ou, ou, su.abs() * reach + ou.abs() + values, self.ulps)
         axes = letters(l.dim() - 1)
-        return Planes(axes, (Slope(axes, axes, sl, su),), ol, ou, valid)
+        return Planes(axes, (Slope(axes, axes, sl, su),), ol, ou)
 
 
 def chord(l: Tensor, u: Tensor, fl: Tensor, fu: Tensor, middle: Tensor) -> Tensor:
@@ -165,7 +157,7 @@ class Relu(Positive, Monotone):
         sl = torch.where(crossing, parameters[0].clamp(0, 1), sl)
         _, top = outward(top, top, box.upper - box.lower, self.ulps)
         axes = letters(len(box.shape))
-        return Planes(axes, (Slope(axes, axes, sl, su),), zero, torch.where(crossing, top, zero), None)
+        return Planes(axes, (Slope(axes, axes, sl, su),), zero, torch.where(crossing, top, zero))
 
 
 @register

@@ -63,7 +63,7 @@ class Smooth(Elementwise):
         under, _ = outward(under, under, (1 + below.abs()) * reach + under.abs(), self.ulps)
         _, over = outward(over, over, (1 + above.abs()) * reach + over.abs(), self.ulps)
         axes = letters(l.dim() - 1)
-        return Planes(axes, (Slope(axes, axes, below, above),), under, over, None)
+        return Planes(axes, (Slope(axes, axes, below, above),), under, over)
 
     def lines(self, l: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         below, above = self.slopes(l, u)
@@ -413,7 +413,7 @@ class Cube(Smooth):
         size = 4 * reach * reach * reach + torch.maximum(below.abs(), above.abs()) * reach
         under, over = outward(under, over, size, self.ulps)
         axes = letters(l.dim() - 1)
-        return Planes(axes, (Slope(axes, axes, below, above),), under, over, None)
+        return Planes(axes, (Slope(axes, axes, below, above),), under, over)
 
     def interval(self, *boxes: Box) -> Box:
         low, high = boxes[0].map(self.function)

@@ -16,6 +16,8 @@ from .linear import Shift, Sum
 from .product import Multiply
 
 HUGE = 1e30  # in the place of a remainder that is not known
+FARTHEST = 0.99  # of its length that a vector may move before its direction is taken for any
+PIECES = 256
 
 
 @register
@@ -23,10 +25,15 @@ HUGE = 1e30  # in the place of a remainder that is not known
 class Normalize(Op):
     """`y = z / sigma`, `sigma = sqrt(|z|^2 / n + eps)` over the last axis of n entries.
 
-    Around the middle `z0` of the box, `y = y0 + J (z - z0) + r` with `J = (I - y0 y0' / n) / sigma0`: the same slope
-    below and above. With `|z - z0| <= rho` and `|z|^2 + n eps >= s` on the way, second derivatives give
-    `|r_i| <= sqrt(n) min(rho^2 / sqrt(3), rho r_i + rho^2 u_i) / s`, where `r_i` is the half width of coordinate i and
-    `u_i` bounds `|y_i| / sqrt(n)`. Wherever that says less than `|y_i| <= sqrt(n)`, the planes are constants.
+    With one more coordinate `sqrt(n eps)` that never moves, y is `sqrt(n)` times the direction of z. Around the middle
+    `z0` of the box, with `e = z0 / |z0|`, `|z - z0| <= t |z0|` and `t < 1`, the direction of z is
+
+        e + (I - e e') (z - z0) / |z0| + r,   r = -(1 - cos f) e + (1 - q) sin f v,
+
+    where f is the angle between z and z0, `q = |z| / |z0|`, and v a unit vector across e. So the plane through
+    `-t^2 / 4 e` is in the middle of what r may be along e, and r is no further from it than `curved(t)` as a vector.
+    Entry by entry, `|r_i + t^2 / 4 e_i| <= t^2 |e_i| k + t / (1 - t) (r_i / |z0| + t |e_i|)`, with `r_i` the half width
+    of coordinate i and `t^2 k` the most that `|1 - cos f - t^2 / 4|` can be. Where constants are closer, they are the planes.
     """
 
     name = "normalize"
@@ -71,19 +78,25 @@ class Normalize(Op):
         (box,) = boxes
         n = box.lower.shape[-1]
         z0, r = box.centre, box.radius
-        rho, low, _ = self.reach(box)
+        rho, _, _ = self.reach(box)
         sigma = torch.sqrt((z0 * z0).mean(dim=-1, keepdim=True) + self.eps)
         y0 = z0 / sigma
         values = self.interval(box)
-        u = torch.maximum(values.lower.abs(), values.upper.abs()) / math.sqrt(n)
-        remainder = math.sqrt(n) * torch.minimum(rho * rho / math.sqrt(3), rho * r + rho * rho * u) / (low * low)
+        root, slack = math.sqrt(n), 1 + (4 * n + 64) * float(torch.finfo(z0.dtype).eps)
+        moved = rho / (root * sigma) * slack
+        t = moved.clamp(max=FARTHEST)
+        e = (y0 / root).abs()
+        k = 1 / (1 + torch.sqrt(1 - t * t)) - 0.25
+        entries = t * t * k * e + t / (1 - t) * (r / (root * sigma) + t * e)
+        far = torch.where(moved < FARTHEST, curved(t) * slack, math.inf)
+        remainder = torch.where(moved < FARTHEST, root * torch.minimum(far, entries * slack), math.inf)
         eye = torch.eye(n, dtype=z0.dtype, device=z0.device)
         jacobian = (eye - y0.unsqueeze(-1) * y0.unsqueeze(-2) / n) / sigma.unsqueeze(-1)  # [..., j, z]
-        middle = y0 - (jacobian * z0.unsqueeze(-2)).sum(dim=-1)
+        middle = y0 * (1 - t * t / 4) - (jacobian * z0.unsqueeze(-2)).sum(dim=-1)
         # a constant where it is closer than the tangent plane with its remainder, over the whole box
         tilt = (jacobian.abs() * r.unsqueeze(-2)).sum(dim=-1)
-        # ... unless the remainder as a vector, no longer than sqrt(n) rho^2 / (sqrt(3) s), is less than all of those
-        whole = (math.sqrt(n) / math.sqrt(3) * rho * rho / (low * low)).squeeze(-1)
+        # ... unless the remainder as a vector is less than all of those
+        whole = (root * far).squeeze(-1)
         less = whole < torch.linalg.vector_norm(values.radius, dim=-1)
         flat = ((values.upper - values.lower >= 2 * remainder) | less.unsqueeze(-1)) & torch.isfinite(remainder)
         slope = jacobian * flat.unsqueeze(-1)
@@ -112,3 +125,19 @@ class Normalize(Op):
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(1e-5), ((3, 4),)
         yield cls(1e-12), ((2, 8),)
+
+
+def curved(t: Tensor) -> Tensor:
+    """How far the direction of a vector may be from its linear part, less `t^2 / 4` along it, when it moves by t of its
+    length, t < 1.
+
+    With `s = (sin f / t)^2` and `c = (1 - cos f) / t^2 = s / (1 + sqrt(1 - t^2 s))`, the square of it over `t^4` is at
+    most `(c - 1/4)^2 + s (t c + sqrt(1 - s))^2` for some s in [0, 1]: bounded on each of many pieces of [0, 1].
+    """
+    edges = torch.linspace(0, 1, PIECES + 1, dtype=t.dtype, device=t.device)
+    t = t.unsqueeze(-1)
+    c = edges / (1 + torch.sqrt(1 - t * t * edges))  # grows with s
+    first, last = c[..., :-1], c[..., 1:]
+    along = torch.maximum((first - 0.25).abs(), (last - 0.25).abs())
+    across = edges[1:] * (t * last + torch.sqrt(1 - edges[:-1])) ** 2
+    return t.squeeze(-1) ** 2 * torch.sqrt((along * along + across).amax(dim=-1))

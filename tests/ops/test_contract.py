@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from certiformer.ops import REGISTRY, Box, Op
-from certiformer.ops.base import MeasuredBox, Planes, Shape
+from certiformer.ops.base import MeasuredBox, Planes, Reach, Shape
 from certiformer.ops.movement import Movement
+from certiformer.ops.normalize import curved
 
 CASES = [(name, k, op, shapes) for name, cls in REGISTRY.items() for k, (op, shapes) in enumerate(cls.examples())]
 INSTANCES = 4
@@ -215,20 +216,27 @@ def test_planes_on_a_fine_grid(name: str) -> None:
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.3, 2.0])
-def test_normalize_uses_a_distance(rho: float) -> None:
-    """Points of a ball around the middle of a larger box stay within planes made for the ball."""
+@pytest.mark.parametrize("towards", [0.0, 0.1, 0.7, 1.0])
+def test_normalize_uses_how_far_its_input_gets(rho: float, towards: float) -> None:
+    """Points of a ball around the middle of a larger box stay within planes made for the ball, also where they move
+    along the middle by a part of its radius only."""
     op, _ = next(REGISTRY["normalize"].examples())
     generator = torch.Generator().manual_seed(17)
     z0 = torch.randn(INSTANCES, 3, 16, generator=generator, dtype=torch.float64)
-    box = MeasuredBox(z0 - rho, z0 + rho, torch.full((INSTANCES, 3), rho, dtype=torch.float64))
+    far = torch.full((INSTANCES, 3), rho, dtype=torch.float64)
+    box = MeasuredBox(z0 - rho, z0 + rho, Reach(far, far * towards))
     planes, plain = op.planes(box), op.planes(Box(z0 - rho, z0 + rho))
     interval = op.interval(box)
     assert planes.remainder is not None
     assert plain.remainder is not None
     assert (planes.remainder <= plain.remainder).all()
-    for _ in range(300):
+    e = z0 / torch.linalg.vector_norm(z0, dim=-1, keepdim=True)
+    for k in range(300):
         h = torch.randn(z0.shape, generator=generator, dtype=torch.float64)
-        z = z0 + rho * h / torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+        h = h - (h * e).sum(dim=-1, keepdim=True) * e
+        part = towards * (1 - k % 3)  # all the way out, nothing, all the way in
+        h = part * e + math.sqrt(1 - part * part) * h / torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+        z = z0 + rho * (1 - 1e-12) * h
         y = op.forward(z)
         lower, upper, _ = evaluate(planes, [z], (3, 16))
         assert (y >= interval.lower).all()
@@ -236,6 +244,24 @@ def test_normalize_uses_a_distance(rho: float) -> None:
         assert (y >= lower).all()
         assert (y <= upper).all()
         assert (torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1) <= planes.remainder).all()
+
+
+@pytest.mark.parametrize("t", [1e-9, 1e-3, 0.1, 0.3, 0.7, 0.95, 0.99])
+@pytest.mark.parametrize("part", [0.0, 1e-3, 0.2, 0.6, 1.0])
+def test_the_curvature_of_directions_is_bounded_closely(t: float, part: float) -> None:
+    """Against a fine grid of the plane of e and v."""
+    a = part * t
+    out = torch.linspace(-a, a, 401, dtype=torch.float64)[:, None]
+    most = torch.sqrt((t * t - out * out).clamp(min=0))
+    across = most * torch.linspace(0, 1, 401, dtype=torch.float64)
+    q = torch.sqrt((1 + out) ** 2 + across**2)
+    # (1 + out) / q - 1 and 1 / q - 1 without cancellation
+    along = -(across**2) / (q * (q + 1 + out))
+    longer = (2 * out + out * out + across**2) / (1 + q)
+    far = torch.sqrt((along + t * t / 4) ** 2 + (across * longer / q) ** 2).max()
+    found = curved(torch.tensor([t], dtype=torch.float64), torch.tensor([a], dtype=torch.float64))
+    assert far * (1 - 1e-9) <= found
+    assert found <= 1.1 * far
 
 
 @pytest.mark.parametrize("name", ["reciprocal", "rsqrt"])

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 from ..graph.graph import Graph, Input, Node
-from ..ops.base import Box, MeasuredBox, Planes
+from ..ops.base import Box, MeasuredBox, Planes, Reach
 from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
 from ..ops.softmax import fold
 from ..sets import Perturbation
 from .coefficients import Chosen, Coefficients, SplitSlope
-from .distance import distance
 from .kernels import with_sides
 from .local import Local, sizes
 from .memory import Windows
+from .reach import direction, furthest, reach, rounded
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
 
 Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
@@ -145,7 +145,7 @@ class Engine:
         self._note(good, why)
         keep = good.reshape(-1, *(1,) * (box.lower.dim() - 1))
         lower, upper = torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0)
-        return Box(lower, upper) if box.distance is None else MeasuredBox(lower, upper, box.distance)
+        return MeasuredBox(lower, upper, box.reach) if isinstance(box, MeasuredBox) else Box(lower, upper)
 
     def _box(self, node: Node) -> Box:
         if not node.perturbed:
@@ -198,19 +198,22 @@ class Engine:
             box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
         if node.index in self.measured:
             assert form is not None
-            far = torch.minimum(self._distance(node, box, form), distance(self, node, box))
-            box = MeasuredBox(box.lower, box.upper, far)
+            box = MeasuredBox(box.lower, box.upper, self._reach(node, box, form).least(reach(self, node, box)))
         return box, form
 
-    def _distance(self, node: Node, box: Box, form: Form) -> Tensor:
-        """A bound on the distance from the middle of a box, along the last axis: `|A delta| + |gap| + |shift|`."""
+    def _reach(self, node: Node, box: Box, form: Form) -> Reach:
+        """How far points get from the middle of a box, along the last axis: `|A delta| + |gap| + |shift|`."""
         rest = (self.rest[node.index] + form.offset - box.centre).abs()
         if form.offset_gap is not None:
             rest = rest + form.offset_gap.abs()
         if form.gap is not None:
             rest = rest + self.ball.reach(form.gap[None])[0]
-        total: Tensor = self.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1)
-        return total * (1 + gamma(total, self.ball.dimension + math.prod(box.shape[-1:]) + SLACK))
+        e = direction(box.centre)
+        found = Reach(
+            self.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1),
+            furthest(self.ball, (form.centre * e[:, None]).sum(dim=-1)) + (rest * e.abs()).sum(dim=-1),
+        )
+        return rounded(found, self.ball.dimension + box.shape[-1])
 
     def _above_attention(self, node: Node) -> bool:
         return any(n.op.simplex for n in self.graph.nodes[: node.index])

@@ -33,6 +33,11 @@ class Box(NamedTuple):
         return None
 
     @property
+    def radial(self) -> Tensor | None:
+        """A bound on `|e' (x - centre)|`, e the direction of the centre along the last axis, where one is known."""
+        return None
+
+    @property
     def shape(self) -> Shape:
         """The shape of one instance."""
         return tuple(self.lower.shape[1:])
@@ -56,19 +61,37 @@ class Box(NamedTuple):
         return Box(empty, empty)
 
 
+class Reach(NamedTuple):
+    """How far points get from a centre along the last axis: at all, and in the direction of the centre."""
+
+    distance: Tensor
+    radial: Tensor
+
+    def least(self, other: Reach) -> Reach:
+        """The better of two bounds."""
+        return Reach(torch.minimum(self.distance, other.distance), torch.minimum(self.radial, other.radial))
+
+    def times(self, factor: float) -> Reach:
+        return Reach(self.distance * factor, self.radial * factor)
+
+
 class MeasuredBox(Box):
     """A box that knows how far its points are from its centre along the last axis: `[instances, *shape[:-1]]`."""
 
-    _distance: Tensor
+    reach: Reach
 
-    def __new__(cls, lower: Tensor, upper: Tensor, distance: Tensor) -> MeasuredBox:
+    def __new__(cls, lower: Tensor, upper: Tensor, reach: Reach) -> MeasuredBox:
         box = super().__new__(cls, lower, upper)
-        box._distance = distance
+        box.reach = reach
         return box
 
     @property
     def distance(self) -> Tensor:
-        return self._distance
+        return self.reach.distance
+
+    @property
+    def radial(self) -> Tensor:
+        return self.reach.radial
 
 
 class Slope(NamedTuple):

@@ -31,9 +31,10 @@ class Normalize(Op):
         e + (I - e e') (z - z0) / |z0| + r,   r = -(1 - cos f) e + (1 - q) sin f v,
 
     where f is the angle between z and z0, `q = |z| / |z0|`, and v a unit vector across e. So the plane through
-    `-t^2 / 4 e` is in the middle of what r may be along e, and r is no further from it than `curved(t)` as a vector.
-    Entry by entry, `|r_i + t^2 / 4 e_i| <= t^2 |e_i| k + t / (1 - t) (r_i / |z0| + t |e_i|)`, with `r_i` the half width
-    of coordinate i and `t^2 k` the most that `|1 - cos f - t^2 / 4|` can be. Where constants are closer, they are the planes.
+    `-t^2 / 4 e` is in the middle of what r may be along e. As a vector, r is no further from it than `curved(t, a)`,
+    where `a |z0|` bounds how far z moves along e. Entry by entry, with `1 - cos f <= t^2 k` and `|1 - q| <= l`, it is
+    `t^2 (k - 1/4) |e_i| + l / (1 - l) (r_i / |z0| + a |e_i|)`, `r_i` the half width of coordinate i. Where constants
+    are closer, they are the planes.
     """
 
     name = "normalize"
@@ -86,9 +87,14 @@ class Normalize(Op):
         moved = rho / (root * sigma) * slack
         t = moved.clamp(max=FARTHEST)
         e = (y0 / root).abs()
-        k = 1 / (1 + torch.sqrt(1 - t * t)) - 0.25
-        entries = t * t * k * e + t / (1 - t) * (r / (root * sigma) + t * e)
-        far = torch.where(moved < FARTHEST, curved(t) * slack, math.inf)
+        radial = (e * r).sum(dim=-1, keepdim=True)  # of the length of z0 towards it
+        if box.radial is not None:
+            radial = torch.minimum(radial, box.radial.unsqueeze(-1))
+        a = torch.minimum(radial / (root * sigma) * slack, t)
+        k = 1 / (1 + torch.sqrt(1 - t * t))
+        longer = torch.minimum(t, (a + t * t * k) / (1 - t * t * k))  # `|1 - q|`
+        entries = t * t * (k - 0.25) * e + longer / (1 - longer) * (r / (root * sigma) + a * e)
+        far = torch.where(moved < FARTHEST, curved(t, a) * slack, math.inf)
         remainder = torch.where(moved < FARTHEST, root * torch.minimum(far, entries * slack), math.inf)
         eye = torch.eye(n, dtype=z0.dtype, device=z0.device)
         jacobian = (eye - y0.unsqueeze(-1) * y0.unsqueeze(-2) / n) / sigma.unsqueeze(-1)  # [..., j, z]
@@ -127,17 +133,23 @@ class Normalize(Op):
         yield cls(1e-12), ((2, 8),)
 
 
-def curved(t: Tensor) -> Tensor:
-    """How far the direction of a vector may be from its linear part, less `t^2 / 4` along it, when it moves by t of its
-    length, t < 1.
+def curved(t: Tensor, a: Tensor) -> Tensor:
+    """How far the direction of a vector may be from its linear part, less `t^2 / 4` along it, when it moves by t < 1 of
+    its length, by `a` of it along itself.
 
-    With `s = (sin f / t)^2` and `c = (1 - cos f) / t^2 = s / (1 + sqrt(1 - t^2 s))`, the square of it over `t^4` is at
-    most `(c - 1/4)^2 + s (t c + sqrt(1 - s))^2` for some s in [0, 1]: bounded on each of many pieces of [0, 1].
+    At an angle f, with `c = 1 - cos f` and `d = sqrt(t^2 - sin^2 f)`, its length q is within `1 - c -+ d` and within
+    `(1 -+ a) / (1 - c)`. So `1 - q` is at most `min(c + d, (a - c) / (1 - c))` and `q - 1` at most `min(d - c, (a + c) /
+    (1 - c))`, and angles where no q is left do not occur. The square of the result is the most of `(c - t^2 / 4)^2 +
+    |1 - q|^2 sin^2 f`, bounded on each of many pieces of the angles.
     """
-    edges = torch.linspace(0, 1, PIECES + 1, dtype=t.dtype, device=t.device)
-    t = t.unsqueeze(-1)
-    c = edges / (1 + torch.sqrt(1 - t * t * edges))  # grows with s
+    s = torch.linspace(0, 1, PIECES + 1, dtype=t.dtype, device=t.device)  # sin^2 f = s t^2
+    t, a = t.unsqueeze(-1), a.unsqueeze(-1)
+    c = s * t * t / (1 + torch.sqrt(1 - t * t * s))  # grows with s, where d falls
+    d = t * torch.sqrt(1 - s[:-1])
     first, last = c[..., :-1], c[..., 1:]
-    along = torch.maximum((first - 0.25).abs(), (last - 0.25).abs())
-    across = edges[1:] * (t * last + torch.sqrt(1 - edges[:-1])) ** 2
-    return t.squeeze(-1) ** 2 * torch.sqrt((along * along + across).amax(dim=-1))
+    shorter = torch.minimum(last + d, (a - first) / (1 - first))
+    longer = torch.minimum(d - first, (a + last) / (1 - last))
+    along = torch.maximum((first - t * t / 4).abs(), (last - t * t / 4).abs())
+    across = s[1:] * t * t * torch.maximum(shorter, longer).clamp(min=0) ** 2
+    occurs = (1 - first) * (1 - first + d) >= 1 - a - 64 * torch.finfo(t.dtype).eps
+    return torch.sqrt(torch.where(occurs, along * along + across, 0).amax(dim=-1))

@@ -1,4 +1,4 @@
-"""How far a node gets from the middle of its box, as a vector along its last axis.
+"""How far a node gets from the middle of its box, as a vector along its last axis: at all, and towards the middle.
 
 Every op is a linear function plus a remainder, `y = C x + c + r` with `|r| <= g` entry by entry, so a node is
 
@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from ..graph.graph import Input, Node
-from ..ops.base import Box
+from ..ops.base import Box, Reach
 from ..ops.movement import Expand, Movement
+from ..sets import Perturbation
 from ..sets.ball import spectral
 from .coefficients import Coefficients, SplitSlope
 from .memory import Window
@@ -30,26 +31,46 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-def distance(engine: Engine, node: Node, box: Box) -> Tensor:
-    """A bound on `|z - middle of the box|_2` along the last axis of a node, `[instances, *shape[:-1]]`.
+def reach(engine: Engine, node: Node, box: Box) -> Reach:
+    """Bounds on `|z - m|` and on `|m' (z - m)| / |m|`, m the middle of the box, along the last axis of a node,
+    `[instances, *shape[:-1]]`.
 
     Infinite where the memory of the engine is too small for it.
     """
     *lead, width = node.shape
     instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
     if 8 * box.lower.element_size() * instances * width * largest > engine.budget:
-        return torch.full_like(box.lower[..., 0], math.inf)
+        return Reach(*(torch.full_like(box.lower[..., 0], math.inf),) * 2)
     middle = box.centre.reshape(instances, -1, width)
     rows = []
     for k, place in enumerate(itertools.product(*(range(size) for size in lead))):
         window = (*((at, 1) for at in place), (0, width))
         rows.append(_row(engine, node, window, middle[:, k]))
-    found = torch.stack(rows, dim=-1).reshape(-1, *lead)
-    return found * (1 + gamma(found, largest + len(engine.graph.nodes) + engine.ball.dimension + SLACK))
+    found = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
+    return rounded(found, largest + len(engine.graph.nodes) + engine.ball.dimension)
 
 
-def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Tensor:
-    """The distance of one row of a node from `middle` `[instances, width]`: `[instances]`."""
+def direction(middle: Tensor) -> Tensor:
+    """The direction of vectors along the last axis; of a zero vector any, here 0."""
+    size = torch.linalg.vector_norm(middle, dim=-1, keepdim=True)
+    return torch.where(size > 0, middle / size, 0)
+
+
+def furthest(ball: Perturbation, function: Tensor) -> Tensor:
+    """The most that linear functions `[instances, m, *rows]` can be away from 0: `[instances, *rows]`."""
+    low, high = ball.extremes(function[None])
+    return torch.maximum(-low, high)[0]
+
+
+def rounded(found: Reach, terms: float) -> Reach:
+    """With what was lost in sums of so many terms, and in the direction of the middle."""
+    found = found.times(1 + gamma(found.distance, terms + SLACK))
+    lost = found.distance * gamma(found.distance, terms + SLACK)
+    return Reach(found.distance, torch.minimum(found.radial + lost, found.distance))
+
+
+def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Reach:
+    """How far one row of a node gets from `middle` `[instances, width]`: `[instances]` each."""
     ball, rows = engine.ball, Coefficients.identity(start.shape, engine.ball.centre, window)
     frontier = {start.index: rows}
     function = ball.centre.new_zeros((1, middle.shape[0], ball.dimension, *rows.rows))
@@ -95,8 +116,9 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Tensor:
                 frontier[parent.index] = frontier[parent.index] + a if parent.index in frontier else a
     at_rest = rows.contract(engine.rest[start.index])
     apart = torch.linalg.vector_norm((offset + at_rest)[0].reshape(middle.shape) - middle, dim=-1)
-    found: Tensor = ball.distance(function[0]).reshape(-1) + total + apart
-    return found
+    e = direction(middle).reshape(-1, 1, *(1,) * (len(rows.rows) - 1), middle.shape[-1])
+    towards = furthest(ball, (function[0] * e).sum(dim=-1)).reshape(-1)
+    return Reach(ball.distance(function[0]).reshape(-1) + total + apart, towards + total + apart)
 
 
 def remainder(engine: Engine, node: Node) -> Tensor | None:

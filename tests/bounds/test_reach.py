@@ -46,15 +46,21 @@ def test_every_point_is_within_the_distance(model: cf.Model, method: Method, nor
         points = ball.sample(200, torch.Generator().manual_seed(0))  # [instances, count, 1, n, d]
         for index in sorted(engine.measured):
             box = engine.box(graph.nodes[index])
-            reached = box.distance
+            reached, towards = box.distance, box.radial
             assert reached is not None
+            assert towards is not None
+            assert (towards <= reached).all()
+            e = box.centre / torch.linalg.vector_norm(box.centre, dim=-1, keepdim=True)
             entries = torch.linalg.vector_norm(box.radius, dim=-1)
             assert (reached <= entries * (1 + 1e-9) + 1e-12).all()
-            furthest = torch.zeros_like(reached)
+            furthest, along = torch.zeros_like(reached), torch.zeros_like(reached)
             for k in range(points.shape[1]):
                 z = graph.values(points[:, k])[index]
                 furthest = torch.maximum(furthest, torch.linalg.vector_norm(z - box.centre, dim=-1))
+                along = torch.maximum(along, ((z - box.centre) * e).sum(dim=-1).abs())
             assert (furthest <= reached).all()
+            assert (along <= towards).all()
+            assert (along > 0.05 * towards).any()
             assert (furthest > 0.05 * reached).any()
 
 
@@ -67,4 +73,4 @@ def test_remainders_are_not_added_up_with_the_worst_signs(model: cf.Model) -> No
         node = problem.compiled.graph.nodes[max(engine.measured)]
         box, form = engine._bound(node)
         assert box.distance is not None
-        assert (box.distance[:, 0, 0] < 0.8 * engine._distance(node, box, form)[:, 0, 0]).all()
+        assert (box.distance[:, 0, 0] < 0.8 * engine._reach(node, box, form).distance[:, 0, 0]).all()

@@ -15,6 +15,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from certiformer.experiments.write import percent
+
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "results.md"
 TABLE = re.compile(r"(?P<head><!-- table: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.DOTALL)
@@ -72,9 +74,9 @@ def glance(folder: Path) -> list[str]:
     for row, published, kind in chosen:
         data = {"sst": "SST", "yelp": "Yelp"}[row["data"]]
         figures = (published["paper avg"], row["paper avg"], row["ours avg"])
-        radii = [f"{float(figure):.3g}" for figure in figures]
-        radii[0] = f"*{radii[0]}*"
-        ratios = [f"{float(row[f'{name} avg']):.0%}" for name in ("ours / paper's method", "ours / gradient")]
+        radii = [f"{float(figure):#.3g}" for figure in figures]
+        radii[0] = f"*{float(figures[0]):.3g}*"  # as printed
+        ratios = [percent(float(row[f"{name} avg"])) for name in ("ours / paper's method", "ours / gradient")]
         lines.append(f"| {' | '.join((data + kind, row['layers'], NORMS[row['norm']], *radii, *ratios))} |")
     return lines
 

@@ -164,9 +164,8 @@ def _published(study: Study, printed: paper.Figures) -> dict[str, Value]:
         for part, figure in zip(("min", "avg", "seconds"), figures or (), strict=False):
             values[f"{way.name} {part}"] = figure
     for title, above, below in study.table.ratios:
-        a, b = printed.of(above), printed.of(below)
-        if a is not None and b is not None:
-            values |= {f"{title} {part}": x / y for part, x, y in zip(("min", "avg"), a, b, strict=False)}
+        if (above, below) == ("paper", "upper") and printed.ratio is not None:
+            values |= {f"{title} {part}": x for part, x in zip(("min", "avg"), printed.ratio, strict=True)}
     return values
 
 
@@ -258,19 +257,20 @@ def _notes(study: Study, found: Sequence[_Found]) -> Iterator[str]:
             f"{used:.0f} words long on average, where the chosen ones have {planned:.0f}."
         )
     s = spread([r["radii"] for f in found for r in f.used("upper") or ()])
-    if table.name != "words" and s.missing:
-        yield (
-            f"At {s.missing} of {s.positions} positions no word changes the verdict: these are not in *upper (words)*, "
-            f"and ratios to it are over the other positions."
-        )
+    if s.missing:
+        without = f"At {s.missing} of {s.positions} positions, all rows together, no word changes the verdict: "
+        if table.name == "words":
+            yield f"{without}to *upper (words)* these are the least important of their sentence."
+        else:
+            yield f"{without}these are not in *upper (words)*, and ratios to it are over the other positions."
     chosen: dict[str, int] = {}
     for f in found:
         for r in f.used("ours") or ():
-            for name in r["chosen"]:
-                chosen[name] = chosen.get(name, 0) + 1
+            name = " and ".join(r["chosen"])
+            chosen[name] = chosen.get(name, 0) + 1
     if chosen:
-        listed = "; ".join(f"{name} ({n} sentence{'' if n == 1 else 's'})" for name, n in sorted(chosen.items()))
-        yield f"*Ours* was: {listed}."
+        listed = "; ".join(f"{name} ({n} result{'' if n == 1 else 's'})" for name, n in sorted(chosen.items()))
+        yield f"*Ours* was, by what it costs: {listed}."
     if table.timed:
         yield from _speed(study, found)
     every = [r for f in found for way in f.records for r in f.used(way) or ()]

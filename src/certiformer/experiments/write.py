@@ -149,10 +149,20 @@ def number(value: Value, column: str) -> str:
     if math.isinf(value):
         return "none"
     if " / " in column:  # a ratio
-        return f"{value:.0%}" if 0.005 <= value < 9.995 else f"{value:.2g}" if value < 1 else f"{value:,.0f}x"
+        return percent(value)
     if column in ("most", "least"):
         return f"{value:.2f}"
     return f"{value:.3f}" if value >= 0.0095 or value == 0 else f"{value:.1e}"
+
+
+def percent(value: float) -> str:
+    """A ratio with two digits or more: 0.0053%, 4.5%, 111%; from 2 on how many times, 4.5x, 12x."""
+    if value >= 1.995:
+        return f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x"
+    if value >= 0.0995:
+        return f"{value:.0%}"
+    digits = 1 - math.floor(math.log10(100 * value)) if value > 0 else 0
+    return f"{100 * value:.{digits}f}%"
 
 
 def _line(cells: list[str]) -> str:

@@ -138,9 +138,9 @@ def curved(t: Tensor, a: Tensor) -> Tensor:
     its length, by `a` of it along itself.
 
     At an angle f, with `c = 1 - cos f` and `d = sqrt(t^2 - sin^2 f)`, its length q is within `1 - c -+ d` and within
-    `(1 -+ a) / (1 - c)`. So `1 - q` is at most `min(c + d, (a - c) / (1 - c))` and `q - 1` at most `min(d - c, (a + c) /
-    (1 - c))`, and angles where no q is left do not occur. The square of the result is the most of `(c - t^2 / 4)^2 +
-    |1 - q|^2 sin^2 f`, bounded on each of many pieces of the angles.
+    `(1 -+ a) / (1 - c)`. So `1 - q <= min(c + d, (a - c) / (1 - c))` and `q - 1 <= min(d - c, (a + c) / (1 - c))`, and
+    angles where no q is left do not occur. The square of the result is the most of
+    `(c - t^2 / 4)^2 + |1 - q|^2 sin^2 f`, bounded on each of many pieces of the angles.
     """
     s = torch.linspace(0, 1, PIECES + 1, dtype=t.dtype, device=t.device)  # sin^2 f = s t^2
     t, a = t.unsqueeze(-1), a.unsqueeze(-1)

@@ -13,7 +13,7 @@ from torch import Tensor
 import certiformer as cf
 from certiformer import verdict
 from certiformer.inputs import _checksum
-from certiformer.models import Model
+from certiformer.models import Model, WordTokenizer
 from certiformer.sets import Choices
 from conftest import IDS, random_model
 
@@ -90,7 +90,7 @@ def brute_force(model: Model, table: dict[int, list[int]]) -> float:
 
 
 def test_substitutions_by_enumeration_are_exact(model: Model) -> None:
-    words = {VOCABULARY[IDS[1]]: ["e", "f", "nowhere"], VOCABULARY[IDS[3]]: ["j", "k"]}
+    words = {VOCABULARY[IDS[1]]: ["e", "f"], VOCABULARY[IDS[3]]: ["j", "k"]}
     exact = brute_force(model, {1: [8, 9], 3: [13, 14]})
     result = cf.certify(model, IDS, substitutions=words)
     assert result.method == "enumeration"
@@ -99,6 +99,59 @@ def test_substitutions_by_enumeration_are_exact(model: Model) -> None:
         assert exact - 1e-9 < result.margin < exact  # less the rounding of the forward pass
     if result.counterexample is not None:
         assert result.counterexample.words is not None
+
+
+class Mean(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act: torch.nn.Module = torch.nn.Tanh()
+        self.shift = 0.0
+        self.turn = torch.abs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.act(x).mean(dim=1)
+        y = self.turn(y) - self.turn(-y) + y
+        return torch.stack([y[:, 0] + self.shift, -y[:, 0]], dim=1)
+
+
+@pytest.mark.parametrize(
+    ("substitutions", "status"),
+    [
+        ({"good": ["fine"]}, "certified"),
+        ({"good": ["fine", "awful"]}, "refuted"),
+        ({"good": ["fine", "Awful"]}, "refuted"),  # read as awful
+        ({"Good": ["AWFUL"], "film": ["fine"]}, "refuted"),
+        ({"good": ["fine", "dreadful"]}, "refuted"),  # read as [UNK]
+        ({"good": ["fine", "not bad"]}, "unknown"),  # two words
+        ({"good": ["fine"], "nowhere": ["awful", "not bad"]}, "certified"),
+    ],
+)
+def test_substitutes_are_what_the_model_reads(substitutions: dict[str, list[str]], status: str) -> None:
+    vocabulary = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "fine", "awful", "film")
+    embed = torch.nn.Embedding(len(vocabulary), 2)
+    with torch.no_grad():
+        embed.weight.zero_()
+        embed.weight[:, 0] = torch.tensor([0, -1, 0, 0, 1, 0.9, -1, 0])
+    tokenizer = WordTokenizer(vocabulary)
+    special = frozenset({0, 1, 2, 3})
+    model = Model(module=Mean(), embed=embed, tokenizer=tokenizer, vocabulary=vocabulary, special=special)
+    result = cf.certify(model, "Good film", substitutions=substitutions)
+    assert result.status == status
+    if status == "unknown":
+        assert result.reason is not None
+        assert "not bad" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("act", torch.nn.ReLU()), ("shift", -5.0), ("turn", torch.neg), ("extra", torch.ones(2))]
+)
+def test_a_module_that_was_changed_in_place_is_another(name: str, value: object) -> None:
+    model, x = Model(module=Mean()), torch.tensor([[1.0, 0.2], [1.0, 1.0]], dtype=torch.float64)
+    cf.certify(model, x, eps=0.1, positions=[0])
+    setattr(model.module, name, value)
+    found = cf.certify(model, x, eps=0.1, positions=[0])
+    fresh = cf.certify(Model(module=model.module), x, eps=0.1, positions=[0])
+    assert (found.status, found.label, found.margin) == (fresh.status, fresh.label, fresh.margin)
 
 
 def test_an_answer_that_rounding_gives_is_not_a_certificate() -> None:

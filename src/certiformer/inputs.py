@@ -185,10 +185,26 @@ def unchanged() -> Iterator[None]:
 
 
 def _fingerprint(model: Model) -> tuple[Hashable, ...]:
-    """Checksums of all weights and buffers, so that a model that was changed in place is not taken for what it was."""
+    """Of weights, buffers and what modules are and hold besides: a model that was changed in place is another one."""
     halves = [model.module, *([model.embed] if isinstance(model.embed, nn.Module) else [])]
     tensors = (t.detach() for half in halves for t in itertools.chain(half.parameters(), half.buffers()))
-    return tuple((str(t.dtype), tuple(t.shape), _checksum(t)) for t in tensors)
+    weights = ((str(t.dtype), tuple(t.shape), _checksum(t)) for t in tensors)
+    modules = (pair for half in halves for pair in half.named_modules())
+    return (*weights, *((name, type(module), *_held(module)) for name, module in modules))
+
+
+def _held(module: nn.Module) -> Iterator[tuple[Hashable, ...]]:
+    """The attributes of a module that are plain values, functions or tensors, and no weights."""
+    for name, value in vars(module).items():
+        if name == "training" or name.startswith("_"):
+            continue
+        if isinstance(value, Tensor):
+            yield name, str(value.dtype), tuple(value.shape), _checksum(value.detach())
+        elif callable(value) and not isinstance(value, nn.Module):
+            yield name, getattr(value, "__qualname__", type(value).__qualname__)
+        elif not isinstance(value, nn.Module):
+            text = repr(value)
+            yield name, text if " object at 0x" not in text else type(value).__qualname__
 
 
 def _checksum(values: Tensor) -> int:

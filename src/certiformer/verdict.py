@@ -174,7 +174,7 @@ def _certify_words(
     on_progress: Callable[[int, int], None] | None,
 ) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
-    ids = _candidates(prepared, substitutions)
+    ids, skipped = _candidates(prepared, substitutions)
     combinations = math.prod(1 + len(c) for c in ids.values())
     positions = tuple(ids)
     status: Status
@@ -201,6 +201,8 @@ def _certify_words(
         margin, reason = float(box.lower.min()), reasons[0]
         margin = -math.inf if reason is not None or not math.isfinite(margin) else margin
         status = "certified" if margin > 0 else "unknown"
+    if skipped and status == "certified":
+        status, reason = "unknown", f"not tried, since the model does not read it as one token: {_listed(skipped)}"
     return CertifyResult(
         status=status,
         statuses=(status,),
@@ -219,26 +221,49 @@ def _certify_words(
     )
 
 
-def _candidates(prepared: Prepared, substitutions: Substitutions) -> dict[int, list[int]]:
-    """Position -> ids of the substitutes the model knows."""
+def _candidates(prepared: Prepared, substitutions: Substitutions) -> tuple[dict[int, list[int]], tuple[str, ...]]:
+    """Position -> ids of the substitutes, as the model reads them, and the substitutes that are not one token to it."""
     if prepared.ids is None or not prepared.model.vocabulary:
         raise InputError("substitutions: expected a text or token ids and a model with a vocabulary, not embeddings")
+    listed: dict[str, list[str]] = {}
+    for word, substitutes in substitutions.items():
+        if isinstance(substitutes, str):
+            raise InputError(f"substitutions[{word!r}]={substitutes!r}: expected a list of words")
+        read = _read(prepared.model, word)
+        for name in dict.fromkeys((word, word if read is None else read[1])):
+            listed.setdefault(name, []).extend(substitutes)
     index = {word: i for i, word in enumerate(prepared.model.vocabulary)}
     found: dict[int, list[int]] = {}
+    skipped: dict[str, None] = {}
     for position in prepared.words:
-        own = prepared.ids[position]
-        listed = substitutions.get(prepared.tokens[position], ())
-        if isinstance(listed, str):
-            raise InputError(f"substitutions[{prepared.tokens[position]!r}]={listed!r}: expected a list of words")
-        known = [index[w] for w in dict.fromkeys(listed) if w in index and index[w] != own]
-        known = [i for i in known if i not in prepared.model.special]
-        if known:
-            found[position] = known
+        ids: dict[int, None] = {}
+        for word in listed.get(prepared.tokens[position], ()):
+            read = _read(prepared.model, word)
+            token = index.get(word) if read is None else read[0]
+            if token is None or (read is None and token in prepared.model.special):
+                skipped[word] = None
+            elif token != prepared.ids[position]:
+                ids[token] = None
+        if ids:
+            found[position] = list(ids)
     if not found:
         raise InputError(
             f"substitutions={_short(substitutions)}: no word of this text has a substitute in the model's vocabulary"
         )
-    return found
+    return found, tuple(skipped)
+
+
+def _read(model: Model, word: str) -> tuple[int, str] | None:
+    """The id and the token that a model reads a word as; None where it is not one token, or there is no tokenizer."""
+    if model.tokenizer is None or not word.strip():
+        return None
+    encoding = model.tokenizer.encode(word)
+    own = [(i, t) for i, t, special in zip(encoding.ids, encoding.tokens, encoding.special, strict=True) if not special]
+    return own[0] if len(own) == 1 else None
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
 
 
 def _replaced(ids: tuple[int, ...], change: Mapping[int, int]) -> list[int]:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+import certiformer as cf
 from certiformer.bounds.problem import Problem
 from certiformer.graph import Graph
+from certiformer.inputs import prepare
 from enclosure import cloud_of
 from kinds import KINDS, PLANS, asked
 
@@ -104,3 +106,31 @@ def test_products_are_exact_to_the_precision_whatever_was_set_before(
     finally:
         torch.set_float32_matmul_precision(before)
     assert set(seen) == {("highest", False)}
+
+
+class Chain(torch.nn.Module):
+    """Three linear layers, the first of them as large as the others are small."""
+
+    def __init__(self, sizes: tuple[float, float, float]) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x[:, 0]
+        for size in self.sizes:
+            y = y @ (torch.eye(2, dtype=x.dtype, device=x.device) * size)
+        return y
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "backward", "backward-forward"])
+@pytest.mark.parametrize(
+    ("dtype", "sizes"), [(torch.float64, (1e300, 1e-170, 1e-170)), (torch.float32, (1e36, 1e-25, 1e-25))]
+)
+def test_coefficients_that_vanish_are_not_forgotten(
+    method: Any, dtype: torch.dtype, sizes: tuple[float, float, float]
+) -> None:
+    """The product of the small ones underflows before it meets the large one; the answer flips at 0.1 / sqrt(2)."""
+    x = torch.tensor([[1.0, 0.9], [1.0, 1.0]], dtype=dtype)
+    prepared = prepare(cf.Model(module=Chain(sizes)), x, dtype=dtype)
+    problem = Problem.of([(prepared, (0,))], p=2.0, method=method, relaxation="tight")
+    assert not bool((problem.margins(torch.tensor([0.2], dtype=dtype)).lower > 0).any())

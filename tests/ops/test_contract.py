@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -244,6 +245,51 @@ def test_normalize_uses_how_far_its_input_gets(rho: float, towards: float) -> No
         assert (y >= lower).all()
         assert (y <= upper).all()
         assert (torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1) <= planes.remainder).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("eps", [1e-5, 1e-300, 0.0])
+def test_normalize_of_the_largest_and_the_smallest_numbers(dtype: torch.dtype, eps: float) -> None:
+    """Squares that overflow or vanish say nothing of a direction."""
+    op = REGISTRY["normalize"](eps)  # type: ignore[call-arg]
+    numbers = torch.finfo(dtype)
+    for size in (numbers.max / 8, numbers.max**0.5 * 2, numbers.tiny**0.5 / 4, numbers.tiny**0.5 * 2, numbers.tiny * 4):
+        z = torch.tensor([[[1.0, -0.4, 0.3]]], dtype=torch.float64) * size
+        z = z.to(dtype).double()
+        unit = z / z.abs().max()
+        root = torch.sqrt((unit * unit).mean() + (eps / float(z.abs().max())) / float(z.abs().max()))
+        y = unit / root
+        box = Box(z.to(dtype), z.to(dtype))
+        found, planes = op.interval(box), op.planes(box)
+        lower, upper, _ = evaluate(planes, [z.to(dtype)], (1, 3))
+        for low, high in ((found.lower, found.upper), (lower, upper)):
+            assert not (low.double() > y + 1e-15).any()  # NaN says that nothing is known
+            assert not (high.double() < y - 1e-15).any()
+
+
+def test_probabilities_of_differences_far_from_zero() -> None:
+    """`exp` multiplies the rounding of its argument: exactly known differences, against longer numbers."""
+    op = REGISTRY["softmax of differences"]()
+    scores = torch.zeros(600, 3, dtype=torch.float64)
+    scores[:, 1], scores[:, 2] = 0.3, -(torch.arange(100, 700, dtype=torch.float64) + 0.123456789)
+    scores = (scores * 2**20).round() / 2**20
+    z = scores[:, None, :] - scores[:, :, None]
+    box = op.interval(Box(z, z))
+    with decimal.localcontext() as context:
+        context.prec = 60
+        for i, row in enumerate(scores.tolist()):
+            weights = [decimal.Decimal(x).exp() for x in row]
+            for k, weight in enumerate(weights):
+                p = weight / sum(weights)
+                assert decimal.Decimal(float(box.lower[i, k])) <= p <= decimal.Decimal(float(box.upper[i, k]))
+
+
+@pytest.mark.parametrize("divisor", [49.0, math.sqrt(768)])
+def test_a_quotient_counts_both_of_its_roundings(divisor: float) -> None:
+    x = torch.rand(4000, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 1
+    box = REGISTRY["scale"](1 / torch.tensor(divisor, dtype=torch.float64)).interval(Box(x[None], x[None]))  # type: ignore[call-arg]
+    for value, low, high in zip(x.tolist(), box.lower[0].tolist(), box.upper[0].tolist(), strict=True):
+        assert Fraction(low) <= Fraction(value) / Fraction(divisor) <= Fraction(high)
 
 
 @pytest.mark.parametrize("t", [1e-9, 1e-3, 0.1, 0.3, 0.7, 0.95, 0.99])

@@ -111,7 +111,10 @@ class Engine:
     local: dict[int, Local] = field(default_factory=dict)  # nodes at which every sweep may stop
     failures: list[tuple[Tensor, str]] = field(default_factory=list)  # which instances are good, and why the others not
 
+    largest: Tensor = field(init=False)  # the largest size of any node, by instance
+
     def __post_init__(self) -> None:
+        self.largest = self.ball.centre.new_zeros(self.ball.centre.shape[0])
         self.measured = frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
         self.differences = frozenset(n.inputs[0] for n in self.graph.nodes if n.op.simplex)
 
@@ -261,10 +264,15 @@ class Engine:
         lower, upper = offset[0] + low[0], offset[-1] + high[-1]
         if self.rounding:
             reach = high if self.ball.symmetric else self.ball.reach(function)
-            slack = reach * gamma(lower, self.ball.dimension + SLACK) + UNDERFLOW * tiny(lower)
+            slack = reach * gamma(lower, self.ball.dimension + SLACK) + self._vanished(lower)
             lower, upper = lower - slack[0], upper + slack[-1]
         finite = torch.isfinite(lower) & torch.isfinite(upper)
         return self._kept(Box(lower, upper), finite, f"the bounds of {node} overflow")
+
+    def _vanished(self, like: Tensor) -> Tensor:
+        """What coefficients that underflowed on the way could have added: they would have met these sizes."""
+        largest = self.largest.reshape(-1, *(1,) * (like.dim() - 1))
+        return UNDERFLOW * tiny(like) * (1 + largest)
 
     # ---- the sweep ---------------------------------------------------------------------------------------------
 
@@ -420,7 +428,8 @@ class Engine:
     def magnitude(self, node: Node) -> Tensor:
         """A bound on the size of every entry of a node over the set, good enough to scale rounding errors."""
         if node.index not in self.sizes:
-            self.sizes[node.index] = self._magnitude(node)
+            self.sizes[node.index] = size = self._magnitude(node)
+            self.largest = torch.maximum(self.largest, size.flatten(1).amax(dim=1))
         return self.sizes[node.index]
 
     def _magnitude(self, node: Node) -> Tensor:
@@ -457,6 +466,7 @@ class Engine:
         if node.index not in self.local_sizes:
             size = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.rest)
             self.local_sizes[node.index] = size
+            self.largest = torch.maximum(self.largest, size.flatten(1).amax(dim=1))
         return self._slack(node, self.local_sizes[node.index], local.terms)
 
     def _slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:

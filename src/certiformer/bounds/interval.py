@@ -13,7 +13,7 @@ from ..ops.movement import Movement
 from ..sets import Perturbation
 from .coefficients import Coefficients, SplitSlope
 from .replay import Evaluation
-from .rounding import SLACK, gamma, load, rounded_down
+from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, tiny
 
 
 def interval_margins(graph: Graph, ball: Perturbation, rest: list[Tensor], rows: Tensor) -> Evaluation:
@@ -62,4 +62,6 @@ def _last(graph: Graph, boxes: list[Box], rows: Tensor) -> Box:
     middle, spread = a.contract(box.centre)[0] + offset, a.contract_abs(box.radius)[0]
     size = a.contract_abs(box.centre.abs() + box.radius)[0] + offset.abs()
     slack = slack + size * gamma(size, len(graph.nodes) + box.lower[0].numel() + SLACK)
+    largest = torch.stack([bound.abs().max() for box in boxes for bound in box]).max()
+    slack = slack + UNDERFLOW * tiny(size) * (1 + largest)
     return Box(middle - spread - slack, middle + spread + slack)

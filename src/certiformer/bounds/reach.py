@@ -52,8 +52,10 @@ def reach(engine: Engine, node: Node, box: Box) -> Reach:
 
 def direction(middle: Tensor) -> Tensor:
     """The direction of vectors along the last axis; of a zero vector any, here 0."""
-    size = torch.linalg.vector_norm(middle, dim=-1, keepdim=True)
-    return torch.where(size > 0, middle / size, 0)
+    largest = middle.abs().amax(dim=-1, keepdim=True)
+    scaled = middle / torch.where(largest > 0, largest, 1)  # whose squares neither overflow nor vanish
+    size = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return scaled / torch.where(size > 0, size, 1)
 
 
 def furthest(ball: Perturbation, function: Tensor) -> Tensor:

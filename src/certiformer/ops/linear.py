@@ -219,7 +219,7 @@ class Scale(Affine):
 
     def interval(self, *boxes: Box) -> Box:
         a, b = boxes[0].map(self.forward)
-        return Box(*outward(torch.minimum(a, b), torch.maximum(a, b), torch.maximum(a.abs(), b.abs()), ulps=1))
+        return Box(*outward(torch.minimum(a, b), torch.maximum(a, b), torch.maximum(a.abs(), b.abs()), ulps=4))
 
     def planes(self, *boxes: Box) -> Planes:
         shape = boxes[0].shape

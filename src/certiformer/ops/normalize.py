@@ -55,13 +55,20 @@ class Normalize(Op):
             rho = torch.minimum(rho, box.distance.unsqueeze(-1))
         size = torch.linalg.vector_norm(z0, dim=-1, keepdim=True)
         slack = 1 + (2 * n + 16) * float(torch.finfo(z0.dtype).eps)
-        rho = rho * slack
+        lost = 2 * math.sqrt(n * torch.finfo(z0.dtype).tiny)  # squares that are no normal numbers
+        rho = rho * slack + lost
         # the nearest point of the box to 0 is a bound too
         nearest = torch.where((box.lower <= 0) & (box.upper >= 0), 0.0, torch.minimum(box.lower.abs(), box.upper.abs()))
-        low = torch.maximum(size / slack - rho, torch.linalg.vector_norm(nearest, dim=-1, keepdim=True) / slack)
+        low = torch.maximum(size / slack - rho, torch.linalg.vector_norm(nearest, dim=-1, keepdim=True) / slack) - lost
         low = torch.sqrt(low.clamp(min=0) ** 2 + n * self.eps) / slack
-        high = torch.sqrt((size * slack + rho) ** 2 + n * self.eps) * slack
+        high = torch.sqrt((size * slack + rho + lost) ** 2 + n * self.eps) * slack
         return rho, low, high
+
+    @staticmethod
+    def normal(z0: Tensor, sigma: Tensor) -> Tensor:
+        """Whether the length of `z0` was computed without overflow, and without squares that are no normal numbers."""
+        least = math.sqrt(torch.finfo(sigma.dtype).tiny) * 2.0**40
+        return torch.isfinite(sigma) & (sigma > least)
 
     def interval(self, *boxes: Box) -> Box:
         (box,) = boxes
@@ -73,7 +80,8 @@ class Normalize(Op):
         upper = torch.where(box.upper <= 0, box.upper * far, box.upper * near)
         lower, upper = outward(lower, upper, torch.maximum(lower.abs(), upper.abs()), ulps=n + 16)
         cap = root * (1 + (n + 16) * float(torch.finfo(low.dtype).eps))
-        return Box(lower.clamp(min=-cap), upper.clamp(max=cap))
+        known = torch.isfinite(high) & (high > 0)  # squares may overflow: then any direction
+        return Box(torch.where(known, lower.clamp(min=-cap), -cap), torch.where(known, upper.clamp(max=cap), cap))
 
     def planes(self, *boxes: Box) -> Planes:
         (box,) = boxes
@@ -84,7 +92,7 @@ class Normalize(Op):
         y0 = z0 / sigma
         values = self.interval(box)
         root, slack = math.sqrt(n), 1 + (4 * n + 64) * float(torch.finfo(z0.dtype).eps)
-        moved = rho / (root * sigma) * slack
+        moved = torch.where(self.normal(z0, sigma), rho / (root * sigma) * slack, math.inf)
         t = moved.clamp(max=FARTHEST)
         e = (y0 / root).abs()
         radial = (e * r).sum(dim=-1, keepdim=True)  # of the length of z0 towards it

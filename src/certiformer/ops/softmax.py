@@ -119,8 +119,10 @@ class OfDifferences(Op):
 
     def interval(self, *boxes: Box) -> Box:
         a, c = self.ranges(boxes[0])
-        low, high = torch.exp(-torch.logsumexp(c, dim=-1)), torch.exp(-torch.logsumexp(a, dim=-1))
-        low, high = outward(low, high, high, ulps=16 + a.shape[-1])
+        most, least = torch.logsumexp(c, dim=-1), torch.logsumexp(a, dim=-1)
+        low, high = torch.exp(-most), torch.exp(-least)
+        size = torch.maximum(low * (1 + most), high * (1 + least))  # exp multiplies the error of its argument
+        low, high = outward(low, high, torch.nan_to_num(size, nan=1.0, posinf=1.0), ulps=16 + a.shape[-1])
         return Box(low.clamp(min=0), high.clamp(max=1))
 
     def planes(self, *boxes: Box) -> Planes:

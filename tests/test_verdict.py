@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -106,7 +107,7 @@ class Mean(torch.nn.Module):
         super().__init__()
         self.act: torch.nn.Module = torch.nn.Tanh()
         self.shift = 0.0
-        self.turn = torch.abs
+        self.turn: Any = torch.abs
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.act(x).mean(dim=1)
@@ -143,7 +144,14 @@ def test_substitutes_are_what_the_model_reads(substitutions: dict[str, list[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("act", torch.nn.ReLU()), ("shift", -5.0), ("turn", torch.neg), ("extra", torch.ones(2))]
+    ("name", "value"),
+    [
+        ("act", torch.nn.ReLU()),
+        ("shift", -5.0),
+        ("turn", torch.neg),
+        ("turn", lambda y: y * y),
+        ("extra", torch.ones(2)),
+    ],
 )
 def test_a_module_that_was_changed_in_place_is_another(name: str, value: object) -> None:
     model, x = Model(module=Mean()), torch.tensor([[1.0, 0.2], [1.0, 1.0]], dtype=torch.float64)

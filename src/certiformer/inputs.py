@@ -201,7 +201,7 @@ def _held(module: nn.Module) -> Iterator[tuple[Hashable, ...]]:
         if isinstance(value, Tensor):
             yield name, str(value.dtype), tuple(value.shape), _checksum(value.detach())
         elif callable(value) and not isinstance(value, nn.Module):
-            yield name, getattr(value, "__qualname__", type(value).__qualname__)
+            yield name, getattr(value, "__qualname__", type(value).__qualname__), getattr(value, "__code__", None)
         elif not isinstance(value, nn.Module):
             text = repr(value)
             yield name, text if " object at 0x" not in text else type(value).__qualname__

@@ -162,6 +162,22 @@ def test_a_module_that_was_changed_in_place_is_another(name: str, value: object)
     assert (found.status, found.label, found.margin) == (fresh.status, fresh.label, fresh.margin)
 
 
+def test_an_embedding_that_is_no_module_may_change_too() -> None:
+    class Table:
+        def __init__(self) -> None:
+            self.rows = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(20, 2)
+
+        def __call__(self, ids: Tensor) -> Tensor:
+            return self.rows[ids]
+
+    table = Table()
+    model = Model(module=Mean(), embed=table, special=frozenset({0, 2, 3}))
+    before = cf.certify(model, IDS, eps=0.01)
+    table.rows = -table.rows
+    after, fresh = (cf.certify(m, IDS, eps=0.01) for m in (model, Model(module=Mean(), embed=table)))
+    assert after.label == fresh.label != before.label
+
+
 def test_an_answer_that_rounding_gives_is_not_a_certificate() -> None:
     """The true margin is -9e-5; large numbers that come and go make it 1.2e-4 in float64."""
 

@@ -51,13 +51,16 @@ class Model:
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # captured graphs, by length and precision
 
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Model:
-        """This model on another device or in another precision; the original is left alone."""
+        """This model on another device or in another precision; the original is left alone.
+
+        An `embed` that is no module stays the same object, so that what happens to it later is not missed.
+        """
         import copy
 
         module = copy.deepcopy(self.module).to(device=device, dtype=dtype)
-        embed = copy.deepcopy(self.embed)
+        embed = self.embed
         if isinstance(embed, nn.Module):
-            embed = embed.to(device=device, dtype=dtype)
+            embed = copy.deepcopy(embed).to(device=device, dtype=dtype)
         return Model(
             module=module,
             embed=embed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import replace
@@ -13,7 +14,7 @@ from torch import Tensor
 
 import certiformer as cf
 from certiformer import verdict
-from certiformer.inputs import _checksum
+from certiformer.fingerprint import checksum
 from certiformer.models import Model, WordTokenizer
 from certiformer.sets import Choices
 from conftest import IDS, random_model
@@ -160,6 +161,48 @@ def test_a_module_that_was_changed_in_place_is_another(name: str, value: object)
     found = cf.certify(model, x, eps=0.1, positions=[0])
     fresh = cf.certify(Model(module=model.module), x, eps=0.1, positions=[0])
     assert (found.status, found.label, found.margin) == (fresh.status, fresh.label, fresh.margin)
+
+
+def _times(factor: float) -> Any:
+    return lambda y: factor * y
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"_scale": 1.0}, {"_scale": -1.0}),
+        ({"turn": _times(1.0)}, {"turn": _times(-4.0)}),
+        ({"turn": functools.partial(torch.mul, torch.ones(2))}, {"turn": functools.partial(torch.mul, -torch.ones(2))}),
+        ({"table": [torch.zeros(2000), torch.ones(2)]}, {"table": [torch.zeros(2000), -torch.ones(2)]}),
+    ],
+)
+def test_what_a_module_holds_is_looked_into(before: dict[str, Any], after: dict[str, Any]) -> None:
+    class Holder(Mean):
+        _scale = 1.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = [torch.ones(2)]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x * self._scale * self.table[-1].to(x))
+
+    model, x = Model(module=Holder()), torch.tensor([[1.0, 0.2], [1.0, 1.0]], dtype=torch.float64)
+    labels = []
+    for change in (before, after):
+        for name, value in change.items():
+            setattr(model.module, name, value)
+        found, fresh = (cf.certify(m, x, eps=0.01, positions=[0]) for m in (model, Model(module=model.module)))
+        assert (found.label, found.margin) == (fresh.label, fresh.margin)
+        labels.append(found.label)
+    assert labels[0] != labels[1]
+
+
+def test_a_hook_that_is_added_is_noticed() -> None:
+    model, x = Model(module=Mean()), torch.tensor([[1.0, 0.2], [1.0, 1.0]], dtype=torch.float64)
+    before = cf.certify(model, x, eps=0.01, positions=[0])
+    model.module.register_forward_hook(lambda module, inputs, output: -output)
+    assert cf.certify(model, x, eps=0.01, positions=[0]).label != before.label
 
 
 def test_an_embedding_that_is_no_module_may_change_too() -> None:
@@ -331,4 +374,4 @@ def test_buffers_of_any_kind_are_noticed() -> None:
 
 def test_checksums_tell_order_and_bits_apart() -> None:
     for one, two in (([1.0, 0, 0, 1], [0.0, 1, 1, 0]), ([1.0, -2, 1, 0, 0, 0], [0.0, 0, 0, 1, -2, 1])):
-        assert _checksum(torch.tensor(one)) != _checksum(torch.tensor(two))
+        assert checksum(torch.tensor(one)) != checksum(torch.tensor(two))

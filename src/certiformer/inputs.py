@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import InputError, ModelError
+from .fingerprint import fingerprint
 from .models.model import Model
 
 Inputs = str | Sequence[int] | Tensor
@@ -23,7 +23,6 @@ Positions = Sequence[int | Sequence[int]]
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 MOST_SETS = 1_000_000
 _DTYPES = (torch.float32, torch.float64)
-ODD = (-7046029254386353131, -4658895280553007687)  # factors that mix bits well
 _SEEN: ContextVar[set[Hashable] | None] = ContextVar("seen", default=None)
 
 
@@ -156,7 +155,7 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
     seen = _SEEN.get()
     if seen is not None and (id(model), key) in seen and key in model.cache:
         return cast(Model, model.cache[key])
-    weights = _fingerprint(model)
+    weights = fingerprint(model)
     if key not in model.cache or model.cache.get(("weights", key)) != weights:
         try:
             copy = model.to(device=where, dtype=dtype)
@@ -166,7 +165,7 @@ def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str |
         if isinstance(copy.embed, nn.Module):
             copy.embed.eval().requires_grad_(False)
         copy.cache[key] = copy
-        copy.cache["weights", key] = _fingerprint(copy)
+        copy.cache["weights", key] = fingerprint(copy)
         model.cache[key] = copy
         model.cache["weights", key] = weights
     if seen is not None:
@@ -182,42 +181,6 @@ def unchanged() -> Iterator[None]:
         yield
     finally:
         _SEEN.reset(token)
-
-
-def _fingerprint(model: Model) -> tuple[Hashable, ...]:
-    """Of weights, buffers and what modules are and hold besides: a model that was changed in place is another one."""
-    halves = [model.module, *([model.embed] if isinstance(model.embed, nn.Module) else [])]
-    tensors = (t.detach() for half in halves for t in itertools.chain(half.parameters(), half.buffers()))
-    weights = ((str(t.dtype), tuple(t.shape), _checksum(t)) for t in tensors)
-    modules = (pair for half in halves for pair in half.named_modules())
-    return (*weights, *((name, type(module), *_held(module)) for name, module in modules))
-
-
-def _held(module: nn.Module) -> Iterator[tuple[Hashable, ...]]:
-    """The attributes of a module that are plain values, functions or tensors, and no weights."""
-    for name, value in vars(module).items():
-        if name == "training" or name.startswith("_"):
-            continue
-        if isinstance(value, Tensor):
-            yield name, str(value.dtype), tuple(value.shape), _checksum(value.detach())
-        elif callable(value) and not isinstance(value, nn.Module):
-            yield name, getattr(value, "__qualname__", type(value).__qualname__), getattr(value, "__code__", None)
-        elif not isinstance(value, nn.Module):
-            text = repr(value)
-            yield name, text if " object at 0x" not in text else type(value).__qualname__
-
-
-def _checksum(values: Tensor) -> int:
-    """Of the bytes of a tensor, in their order."""
-    flat = values.flatten().contiguous()
-    if flat.device.type == "cpu":
-        return zlib.crc32(flat.view(torch.uint8).numpy().data)
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(flat.element_size(), torch.uint8)
-    mixed = flat.view(whole).to(torch.int64) + torch.arange(flat.view(whole).numel(), device=flat.device) * ODD[0]
-    for odd in ODD:  # numbers that wrap around, with their upper bits brought down again
-        mixed = mixed * odd
-        mixed = mixed ^ (mixed >> 31)
-    return int(mixed.sum())
 
 
 def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:

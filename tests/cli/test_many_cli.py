@@ -178,7 +178,7 @@ def test_weights_are_looked_through_once_while_nobody_changes_them(folder, monke
     model = load(folder)
     with inputs.unchanged():
         inputs.prepare(model, "a film")
-        monkeypatch.setattr(inputs, "_fingerprint", lambda model: pytest.fail("looked through again"))
+        monkeypatch.setattr(inputs, "fingerprint", lambda model: pytest.fail("looked through again"))
         inputs.prepare(model, "a good film")
     with pytest.raises(pytest.fail.Exception):
         inputs.prepare(model, "a film")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import certiformer as cf
 from certiformer import verdict
 from certiformer.fingerprint import checksum
 from certiformer.models import Model, WordTokenizer
+from certiformer.models.model import Encoding
 from certiformer.sets import Choices
 from conftest import IDS, random_model
 
@@ -126,6 +128,8 @@ class Mean(torch.nn.Module):
         ({"good": ["fine", "dreadful"]}, "refuted"),  # read as [UNK]
         ({"good": ["fine", "not bad"]}, "unknown"),  # two words
         ({"good": ["fine"], "nowhere": ["awful", "not bad"]}, "certified"),
+        ({"good": ["fine"], "dreadful": ["awful"]}, "certified"),  # read as [UNK], like words that are not in the text
+        ({"good": ["fine"], "film-": ["fine"]}, "certified"),
     ],
 )
 def test_substitutes_are_what_the_model_reads(substitutions: dict[str, list[str]], status: str) -> None:
@@ -142,6 +146,63 @@ def test_substitutes_are_what_the_model_reads(substitutions: dict[str, list[str]
     if status == "unknown":
         assert result.reason is not None
         assert "not bad" in result.reason
+
+
+class Pieces:
+    """Reads spaces as part of words and cuts long ones, as subword tokenizers do."""
+
+    vocabulary = (
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "good",
+        "_good",
+        "_fine",
+        "_awful",
+        "_film",
+        "won",
+        "derful",
+        "bad",
+    )
+
+    def encode(self, text: str) -> Encoding:
+        found = re.finditer(r" ?won(?=derful)|(?<=won)derful| ?\w+", text)
+        tokens = [(m.start(), m.end(), m[0].strip() if "won" in m[0] else m[0].replace(" ", "_")) for m in found]
+        known = [self.vocabulary.index(t) if t in self.vocabulary else 1 for _, _, t in tokens]
+        return Encoding(
+            ids=(2, *known, 3),
+            tokens=("[CLS]", *(self.vocabulary[i] for i in known), "[SEP]"),
+            spans=(None, *((a, b) for a, b, _ in tokens), None),
+            special=(True, *(False for _ in tokens), True),
+        )
+
+    def decode(self, ids: list[int]) -> list[str]:
+        return [self.vocabulary[i] for i in ids]
+
+
+@pytest.mark.parametrize(
+    ("text", "substitutions", "status"),
+    [
+        ("a good film", {"good": ["fine"]}, "certified"),
+        ("a good film", {"good": ["awful"]}, "refuted"),  # read as _awful behind a space
+        ("a good film", {"good": ["wonderful"], "film": ["fine"]}, "unknown"),  # two tokens
+        ("a wonderful film", {"wonderful": ["awful"], "film": ["fine"]}, "unknown"),  # stands there as two tokens
+        ("a good thing", {"good": ["fine"], "stuff": ["awful"]}, "certified"),  # thing and stuff are both unknown
+        ("a good thing", {"good": ["fine"], "Thing": ["awful"]}, "refuted"),
+    ],
+)
+def test_substitutes_are_read_in_their_place(text: str, substitutions: dict[str, list[str]], status: str) -> None:
+    tokenizer = Pieces()
+    embed = torch.nn.Embedding(len(tokenizer.vocabulary), 2)
+    with torch.no_grad():
+        embed.weight.fill_(0.1)
+        embed.weight[tokenizer.vocabulary.index("_awful")] = -9.0
+    words = tokenizer.vocabulary
+    model = Model(module=Mean(), embed=embed, tokenizer=tokenizer, vocabulary=words, special=frozenset({0, 2, 3}))
+    result = cf.certify(model, text, substitutions=substitutions)
+    assert result.status == status
+    assert (result.reason is not None) == (status == "unknown")
 
 
 @pytest.mark.parametrize(

@@ -17,3 +17,9 @@ class ModelError(CertiformerError):
 
 class UnsupportedError(CertiformerError):
     """The model uses operations that cannot be bounded; the message lists all of them."""
+
+
+def short(value: object, limit: int = 80) -> str:
+    """A value as it is restated in a message: written out, and cut where it is long."""
+    written = repr(value)
+    return written if len(written) <= limit else written[: limit - 3] + "..."

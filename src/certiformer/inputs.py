@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .errors import InputError, ModelError
+from .errors import InputError, ModelError, short
 from .fingerprint import fingerprint
 from .models.model import Model
 
@@ -120,7 +120,7 @@ def position_sets(prepared: Prepared, words: int = 1, positions: Positions | Non
                 f"words={words}: {count:,} sets of {len(free)} words are too many; name the ones you want in positions="
             )
         return list(itertools.combinations(free, words))
-    asked = f"positions={_short(positions)}"
+    asked = f"positions={short(positions)}"
     if isinstance(positions, (str, int)) or len(positions) == 0:
         raise InputError(
             f"{asked}: expected positions that move together, such as [1, 2], or a list of such sets, as [[1], [2]]"
@@ -233,7 +233,7 @@ def _encode(
         raise InputError(f"model {model.name!r} has no tokenizer: give token ids or embeddings instead of text")
     encoding = model.tokenizer.encode(text)
     if all(encoding.special):
-        raise InputError(f"the text {_short(text)} holds no word: give a sentence")
+        raise InputError(f"the text {short(text)} holds no word: give a sentence")
     return encoding.ids, encoding.tokens, encoding.spans, encoding.special
 
 
@@ -243,14 +243,14 @@ def _ids(model: Model, inputs: Sequence[int] | Tensor) -> tuple[int, ...]:
             raise InputError(f"inputs: expected ids [n] or [1, n], found {inputs.dtype} of shape {list(inputs.shape)}")
         inputs = [int(i) for i in inputs.flatten()]
     if not isinstance(inputs, Sequence) or any(isinstance(i, bool) or not isinstance(i, int) for i in inputs):
-        raise InputError(f"inputs={_short(inputs)}: expected a text, a list of token ids, or a tensor of embeddings")
+        raise InputError(f"inputs={short(inputs)}: expected a text, a list of token ids, or a tensor of embeddings")
     ids = tuple(inputs)
     if all(i in model.special for i in ids):
-        raise InputError(f"inputs={_short(list(ids))}: no word is left without the special tokens")
+        raise InputError(f"inputs={short(list(ids))}: no word is left without the special tokens")
     size = len(model.vocabulary) or None
     bad = [i for i in ids if i < 0 or (size is not None and i >= size)]
     if bad:
-        raise InputError(f"inputs={_short(list(ids))}: id {bad[0]} is not in the vocabulary of {size or '?'} tokens")
+        raise InputError(f"inputs={short(list(ids))}: id {bad[0]} is not in the vocabulary of {size or '?'} tokens")
     return ids
 
 
@@ -307,11 +307,6 @@ def _note(model: Model, ids: tuple[int, ...] | None, tokens: tuple[str, ...], sp
         return f"the model knows none of these {len(words)} words and reads each as {UNKNOWN_TOKENS[0]}"
     names = ", ".join(dict.fromkeys(missed))
     return f"not in the model's vocabulary, read as {UNKNOWN_TOKENS[0]}: {names}"
-
-
-def _short(value: object, limit: int = 80) -> str:
-    written = repr(value)
-    return written if len(written) <= limit else written[: limit - 3] + "..."
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,13 +17,13 @@ from .bounds.methods import Method, Relaxation
 from .bounds.plan import AutoMethod, Budget
 from .bounds.problem import Problem
 from .bounds.split import divide
-from .errors import InputError
+from .errors import InputError, short
 from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare
 from .models.model import Model
 from .sets import Choices
+from .substitutes import Substitutions, candidates
 
 Status = Literal["certified", "refuted", "unknown", "error"]
-Substitutions = Mapping[str, Sequence[str]]
 MOST_COMBINATIONS = 20_000
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
@@ -92,7 +92,7 @@ def certify(
     started = time.perf_counter()
     prepared = prepare(model, inputs, label=label, device=device)
     if (eps is None) == (substitutions is None):
-        raise InputError(f"eps={eps!r}, substitutions={_short(substitutions)}: give one of the two")
+        raise InputError(f"eps={eps!r}, substitutions={short(substitutions)}: give one of the two")
     if substitutions is not None:
         return _certify_words(prepared, substitutions, method, relaxation, budget, max_memory, started, on_progress)
     assert eps is not None
@@ -174,7 +174,7 @@ def _certify_words(
     on_progress: Callable[[int, int], None] | None,
 ) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
-    ids, skipped = _candidates(prepared, substitutions)
+    ids, skipped = candidates(prepared, substitutions)
     combinations = math.prod(1 + len(c) for c in ids.values())
     positions = tuple(ids)
     status: Status
@@ -202,7 +202,7 @@ def _certify_words(
         margin = -math.inf if reason is not None or not math.isfinite(margin) else margin
         status = "certified" if margin > 0 else "unknown"
     if skipped and status == "certified":
-        status, reason = "unknown", f"not tried, since the model does not read it as one token: {_listed(skipped)}"
+        status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(skipped)}"
     return CertifyResult(
         status=status,
         statuses=(status,),
@@ -219,47 +219,6 @@ def _certify_words(
         reason=reason,
         seconds=time.perf_counter() - started,
     )
-
-
-def _candidates(prepared: Prepared, substitutions: Substitutions) -> tuple[dict[int, list[int]], tuple[str, ...]]:
-    """Position -> ids of the substitutes, as the model reads them, and the substitutes that are not one token to it."""
-    if prepared.ids is None or not prepared.model.vocabulary:
-        raise InputError("substitutions: expected a text or token ids and a model with a vocabulary, not embeddings")
-    listed: dict[str, list[str]] = {}
-    for word, substitutes in substitutions.items():
-        if isinstance(substitutes, str):
-            raise InputError(f"substitutions[{word!r}]={substitutes!r}: expected a list of words")
-        read = _read(prepared.model, word)
-        for name in dict.fromkeys((word, word if read is None else read[1])):
-            listed.setdefault(name, []).extend(substitutes)
-    index = {word: i for i, word in enumerate(prepared.model.vocabulary)}
-    found: dict[int, list[int]] = {}
-    skipped: dict[str, None] = {}
-    for position in prepared.words:
-        ids: dict[int, None] = {}
-        for word in listed.get(prepared.tokens[position], ()):
-            read = _read(prepared.model, word)
-            token = index.get(word) if read is None else read[0]
-            if token is None or (read is None and token in prepared.model.special):
-                skipped[word] = None
-            elif token != prepared.ids[position]:
-                ids[token] = None
-        if ids:
-            found[position] = list(ids)
-    if not found:
-        raise InputError(
-            f"substitutions={_short(substitutions)}: no word of this text has a substitute in the model's vocabulary"
-        )
-    return found, tuple(skipped)
-
-
-def _read(model: Model, word: str) -> tuple[int, str] | None:
-    """The id and the token that a model reads a word as; None where it is not one token, or there is no tokenizer."""
-    if model.tokenizer is None or not word.strip():
-        return None
-    encoding = model.tokenizer.encode(word)
-    own = [(i, t) for i, t, special in zip(encoding.ids, encoding.tokens, encoding.special, strict=True) if not special]
-    return own[0] if len(own) == 1 else None
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -329,8 +288,3 @@ def _at_points(prepared: Prepared, points: Tensor, method: Method, max_memory: i
 def _batches(items: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
     while part := list(itertools.islice(items, BATCH)):
         yield part
-
-
-def _short(x: object) -> str:
-    text = repr(x)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..graph.graph import Graph, Input, Node
-from ..ops.base import Box, MeasuredBox, Planes, Reach
+from ..ops.base import Box, MeasuredBox, Planes
 from ..ops.linear import Add, Scale, Shift
 from ..ops.movement import Expand, Movement
 from ..ops.softmax import fold
 from ..sets import Perturbation
 from .coefficients import Chosen, Coefficients, SplitSlope
+from .form import Form, Ready
 from .kernels import with_sides
 from .local import Local, sizes
 from .memory import Windows
-from .reach import direction, furthest, reach, rounded
+from .reach import by_form, by_sweeps
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
 
 Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
@@ -43,46 +43,6 @@ class Style:
 
 PAPER = Style()
 TIGHT = Style(intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False)
-
-
-class Form(NamedTuple):
-    """A node, less its value at rest, between two linear functions of the perturbation: `centre ± gap`.
-
-    Coefficients are `[instance, m, *shape]` over the m numbers that may vary, offsets `[instance, *shape]`.
-    """
-
-    centre: Tensor
-    gap: Tensor | None
-    offset: Tensor
-    offset_gap: Tensor | None
-    size: Tensor | None = None  # a bound on what is added up when it is evaluated, where rounding is accounted for
-
-    def map(self, node: Node) -> Form:
-        """The form of a rearrangement of this node."""
-        op = node.op
-        assert isinstance(op, Movement)
-        return Form(
-            op.move((self.centre,), 2),
-            None if self.gap is None else op.move((self.gap,), 2),
-            op.move((self.offset,), 1),
-            None if self.offset_gap is None else op.move((self.offset_gap,), 1),
-            None if self.size is None else op.move((self.size,), 1),
-        )
-
-
-class Ready(NamedTuple):
-    """An op's planes, with slopes and offsets as centre and gap; offsets are those of deviations from rest.
-
-    `f(x) - f(x0) = sum_k c_k (x_k - x0_k) + offset`: an affine op has none.
-    """
-
-    planes: Planes
-    sources: tuple[Node, ...]  # what the planes are functions of
-    slopes: tuple[SplitSlope, ...]
-    offset: Tensor | None
-    offset_gap: Tensor | None
-    slack: Tensor | None  # the part of the gap that is rounding, not counted in it
-    whole: Planes  # the op's planes in its own inputs, before differences of scores were folded
 
 
 @dataclass
@@ -201,22 +161,8 @@ class Engine:
             box = Box(torch.maximum(box.lower, plain.lower), torch.minimum(box.upper, plain.upper))
         if node.index in self.measured:
             assert form is not None
-            box = MeasuredBox(box.lower, box.upper, self._reach(node, box, form).least(reach(self, node, box)))
+            box = MeasuredBox(box.lower, box.upper, by_form(self, node, box, form).least(by_sweeps(self, node, box)))
         return box, form
-
-    def _reach(self, node: Node, box: Box, form: Form) -> Reach:
-        """How far points get from the middle of a box, along the last axis: `|A delta| + |gap| + |shift|`."""
-        rest = (self.rest[node.index] + form.offset - box.centre).abs()
-        if form.offset_gap is not None:
-            rest = rest + form.offset_gap.abs()
-        if form.gap is not None:
-            rest = rest + self.ball.reach(form.gap[None])[0]
-        e = direction(box.centre)
-        found = Reach(
-            self.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1),
-            furthest(self.ball, (form.centre * e[:, None]).sum(dim=-1)) + (rest * e.abs()).sum(dim=-1),
-        )
-        return rounded(found, self.ball.dimension + box.shape[-1])
 
     def _above_attention(self, node: Node) -> bool:
         return any(n.op.simplex for n in self.graph.nodes[: node.index])

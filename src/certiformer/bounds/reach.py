@@ -29,9 +29,10 @@ from .rounding import SLACK, gamma, load
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .form import Form
 
 
-def reach(engine: Engine, node: Node, box: Box) -> Reach:
+def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
     """Bounds on `|z - m|` and on `|m' (z - m)| / |m|`, m the middle of the box, along the last axis of a node,
     `[instances, *shape[:-1]]`.
 
@@ -48,6 +49,21 @@ def reach(engine: Engine, node: Node, box: Box) -> Reach:
         rows.append(_row(engine, node, window, middle[:, k]))
     found = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
     return rounded(found, largest + len(engine.graph.nodes) + engine.ball.dimension)
+
+
+def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
+    """The same from the linear form of a node alone, entry by entry: `|A delta| + |gap| + |shift|`."""
+    rest = (engine.rest[node.index] + form.offset - box.centre).abs()
+    if form.offset_gap is not None:
+        rest = rest + form.offset_gap.abs()
+    if form.gap is not None:
+        rest = rest + engine.ball.reach(form.gap[None])[0]
+    e = direction(box.centre)
+    found = Reach(
+        engine.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1),
+        furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (rest * e.abs()).sum(dim=-1),
+    )
+    return rounded(found, engine.ball.dimension + box.shape[-1])
 
 
 def direction(middle: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(TOOLS): $(STAMP)
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --editable '.[dev]' --editable ./reproduction
 	@touch $@
 
 # a small model gains nothing from threads, and on a busy machine they wait for each other; memory that one evaluation
@@ -41,14 +41,14 @@ slow: $(TOOLS)
 
 # what is generated: the table of operations, the output that the README shows, and the tables of measurements
 docs: $(STAMP)
-	$(BIN)/python -m certiformer.ops > docs/supported-ops.md
+	$(BIN)/python -m certiformer.core.ops > docs/supported-ops.md
 	OMP_NUM_THREADS=1 $(BIN)/python docs/refresh.py
-	$(BIN)/python -m certiformer.bench --fill docs/performance.md
+	$(BIN)/python -m certiformer_reproduction.bench --fill docs/performance.md
 
 # the paper's tables, as far as results/ holds them, into docs/results.md; make results FROM=folder
 FROM ?= results
 results: $(TOOLS)
-	$(BIN)/python -m certiformer.experiments plots --out $(FROM)
+	$(BIN)/python -m certiformer_reproduction.paper plots --out $(FROM)
 	$(BIN)/python docs/results.py $(FROM)
 
 clean:

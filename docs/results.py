@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from certiformer.experiments.write import percent
+from certiformer_reproduction.paper.write import percent
 
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "results.md"

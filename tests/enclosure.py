@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certiformer.bounds.engine import Engine
-from certiformer.bounds.problem import Problem
-from certiformer.inputs import Prepared
-from certiformer.sets import Ball
+from certiformer.core.engine import Engine
+from certiformer.core.problem import Problem
+from certiformer.core.sets import Ball
+from certiformer.questions.inputs import Prepared
 
 WAYS: tuple[tuple[Any, Any], ...] = tuple(
     (method, relaxation)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from certiformer.bounds.problem import Problem
-from certiformer.inputs import Prepared, prepare
+from certiformer.core.problem import Problem
 from certiformer.models import Model
+from certiformer.questions.inputs import Prepared, prepare
 from conftest import IDS, random_model
 
 

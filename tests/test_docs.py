@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from certiformer.ops.__main__ import page
+from certiformer.core.ops.__main__ import page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,7 +17,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<target>[^)#]+)(?:#[^)]*)?\)")
 
 def test_the_table_of_operations_is_that_of_the_registry() -> None:
     written = (ROOT / "docs" / "supported-ops.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m certiformer.ops > docs/supported-ops.md"
+    assert written == page(), "run: python -m certiformer.core.ops > docs/supported-ops.md"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
@@ -49,7 +49,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_page_of_results_has_a_place_for_every_table() -> None:
-    from certiformer.experiments import TABLES
+    from certiformer_reproduction.paper import TABLES
 
     written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert re.findall(r"<!-- table: ([\w-]+) -->", written) == list(TABLES)

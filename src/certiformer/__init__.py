@@ -2,12 +2,12 @@
 
 from ._version import __version__
 from .attack import AttackResult, attack
-from .bounds import Bounds, bounds
 from .errors import CertiformerError, InputError, ModelError, UnsupportedError
-from .explain import importance
 from .models import Model, load
-from .search import RadiusResult, radii, radius
-from .verdict import CertifyResult, Counterexample, certify
+from .questions.bounds import Bounds, bounds
+from .questions.importance import importance
+from .questions.search import RadiusResult, radii, radius
+from .questions.verdict import CertifyResult, Counterexample, certify
 
 __all__ = [
     "AttackResult",

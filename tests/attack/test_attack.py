@@ -13,10 +13,10 @@ import conftest
 from certiformer.attack import ConsistencyError, attack, check_consistency
 from certiformer.attack.norms import dual_lengths, into_ball, lengths, steepest
 from certiformer.errors import InputError, ModelError
-from certiformer.inputs import cast_model, margins, prepare
 from certiformer.models import Config, Model, WordTokenizer, load
 from certiformer.models.network import build
 from certiformer.models.tokenizer import SPECIAL_TOKENS
+from certiformer.questions.inputs import cast_model, margins, prepare
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 needs_reference = pytest.mark.skipif(

@@ -173,7 +173,8 @@ def test_a_small_model_gets_one_thread_unless_told(folder, monkeypatch):
 
 
 def test_weights_are_looked_through_once_while_nobody_changes_them(folder, monkeypatch):
-    from certiformer import inputs, load
+    from certiformer import load
+    from certiformer.questions import inputs
 
     model = load(folder)
     with inputs.unchanged():

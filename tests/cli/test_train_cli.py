@@ -116,7 +116,7 @@ def test_every_help_has_an_example(capsys, command):
 
 def test_the_library_does_not_import_the_command_lines_libraries():
     code = (
-        "import sys, certiformer.models, certiformer.data, certiformer.training.zoo\n"
+        "import sys, certiformer.models, certiformer.data, certiformer_reproduction.zoo\n"
         "print([m for m in ('typer', 'rich', 'transformers', 'datasets') if m in sys.modules])"
     )
     paths = [p for p in sys.path if p]

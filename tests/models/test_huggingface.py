@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
-from certiformer.bounds.problem import Compiled, Problem, compiled
-from certiformer.graph import by_differences, capture, narrowed
-from certiformer.inputs import prepare
+from certiformer.core.graph import by_differences, capture, narrowed
+from certiformer.core.problem import Compiled, Problem, compiled
 from certiformer.models import Classifier, Config, Embeddings, write_folder
 from certiformer.models.huggingface import FromPatches
+from certiformer.questions.inputs import prepare
 from conftest import random_model
 from enclosure import WAYS, hold
 

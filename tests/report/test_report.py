@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from certiformer.errors import InputError
-from certiformer.explain import Ranked
+from certiformer.questions.importance import Ranked
 from certiformer.report import Document, Failure, Place, Run, Sentence, Verdict, from_json, html, to_json
 from certiformer.report.style import HEAT_DARK, HEAT_LIGHT, css
 from certiformer.report.wording import down, explanation, strengths, summary, up

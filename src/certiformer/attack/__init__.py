@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare
 from ..models.model import Model
+from ..questions.inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare
 from .consistency import ConsistencyError, Contradiction, check_consistency, versions
 from .enumeration import closest_words
 from .gradient import smallest

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelError
-from ..inputs import UNKNOWN_TOKENS, Prepared, cast_model, embed_ids, margins
 from ..models.model import Model
+from ..questions.inputs import UNKNOWN_TOKENS, Prepared, cast_model, embed_ids, margins
 from .gradient import check, winner
 from .norms import lengths
 

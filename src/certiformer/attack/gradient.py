@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..inputs import Prepared, cast_model, margins
+from ..questions.inputs import Prepared, cast_model, margins
 from .norms import dual_lengths, into_ball, lengths, steepest
 
 _ELEMENTS = 2**20  # numbers of input in one batch

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..sets import dual, norm
+from ..core.sets import dual, norm
 
 _TINY = 1e-30  # guards a division whose result is multiplied by zero; smaller than any gradient that matters
 

@@ -6,20 +6,19 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 
 from .. import errors
 from .attack import attack
-from .bench import bench
 from .certify import certify
 from .evaluate import evaluate
 from .importance import importance
 from .models import models
 from .radius import radius
 from .report import report
-from .reproduce import reproduce
 from .train import train
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -33,8 +32,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "models": models,
     "train": train,
     "eval": evaluate,
-    "reproduce": reproduce,
-    "bench": bench,
 }
 
 app = typer.Typer(
@@ -46,6 +43,8 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+for _entry in entry_points(group="certiformer.commands"):  # what is installed beside the package
+    app.command(_entry.name)(_entry.load())
 
 
 @app.callback()

@@ -35,7 +35,7 @@ def attack(
 
     Example: [bold]certiformer attack "a great film" --method enumeration[/bold]
     """
-    from ..inputs import norm_name, norm_order, prepare
+    from ..questions.inputs import norm_name, norm_order, prepare
     from ..report import measure
     from .view import show_sentence, show_values
     from .work import check_out, chosen_sets, collect, finish, open_model, read_items

@@ -14,9 +14,9 @@ import typer
 from . import options
 
 if TYPE_CHECKING:
-    from ..inputs import Prepared
+    from ..questions.inputs import Prepared
+    from ..questions.verdict import CertifyResult
     from ..report import Document, Sentence, Verdict
-    from ..verdict import CertifyResult
     from .work import Fraction
 
 _WORST = ("error", "refuted", "unknown", "certified")
@@ -48,9 +48,9 @@ def certify(
     Example: [bold]certiformer certify "a great film" --eps 0.1 --positions great[/bold]
     """
     from ..errors import InputError
-    from ..inputs import norm_name, norm_order, position_sets, prepare
+    from ..questions.inputs import norm_name, norm_order, position_sets, prepare
+    from ..questions.verdict import certify as ask
     from ..report import sentence
-    from ..verdict import certify as ask
     from .work import check_out, chosen_sets, collect, finish, open_model, read_items
 
     check_out(out)
@@ -126,7 +126,7 @@ def _code(document: Document) -> int:
 
 def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
     """A record for each set of positions; the counterexample goes with the set it was found for."""
-    from ..inputs import label_name, norm_name
+    from ..questions.inputs import label_name, norm_name
     from ..report import Verdict
 
     found = result.counterexample

@@ -36,8 +36,8 @@ def importance(
     """
     from dataclasses import replace
 
-    from ..explain import importance as rank
-    from ..inputs import norm_name, norm_order, prepare
+    from ..questions.importance import importance as rank
+    from ..questions.inputs import norm_name, norm_order, prepare
     from ..report import sentence
     from .work import check_out, collect, finish, open_model, precision, read_items
 

@@ -41,7 +41,7 @@ def radius(
 
     Example: [bold]certiformer radius "a great film"[/bold]
     """
-    from ..inputs import norm_name, norm_order, position_sets, prepare
+    from ..questions.inputs import norm_name, norm_order, position_sets, prepare
     from ..report import measure_many
     from .view import show_sentence, show_values
     from .work import Together, check_out, chosen_sets, collect, finish, open_model, precision, read_items

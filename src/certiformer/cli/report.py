@@ -43,7 +43,7 @@ def report(
     Example: [bold]certiformer report "a great film" --out report.html[/bold]
     """
     from ..errors import InputError
-    from ..inputs import norm_name, norm_order, position_sets, prepare
+    from ..questions.inputs import norm_name, norm_order, position_sets, prepare
     from ..report import from_json, measure_many
     from .work import Together, check_out, collect, finish, open_model, precision, read_items, write
 

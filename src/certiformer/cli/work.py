@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import torch
     from rich.progress import Progress, TaskID
 
-    from ..inputs import Prepared
     from ..models import Model
+    from ..questions.inputs import Prepared
     from ..report import Document, Sentence
 
 CONTRADICTION, INTERRUPTED = 3, 130
@@ -164,7 +164,7 @@ def collect(
     results go to a JSON file, it is written after every group, and `resume` goes on from it.
     """
     from ..attack import versions
-    from ..inputs import unchanged
+    from ..questions.inputs import unchanged
     from ..report import Document, Failure
 
     began = time.perf_counter()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from html import escape
 
-from ..explain import Ranked
+from ..questions.importance import Ranked
 from .records import Document, Place, Run, Sentence, Verdict
 from .style import LEVELS, css
 from .wording import MEANING, down, explanation, strengths, summary, up

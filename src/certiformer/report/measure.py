@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..attack import AttackMethod, AttackResult, attack_prepared, check_consistency
-from ..inputs import Inputs, Positions, Prepared, label_name, norm_name, norm_order, prepare
 from ..models.model import Model
+from ..questions.inputs import Inputs, Positions, Prepared, label_name, norm_name, norm_order, prepare
 from .records import Place, Run, Sentence
 
 if TYPE_CHECKING:
-    from ..bounds.methods import Relaxation
-    from ..bounds.plan import AutoMethod, Budget
-    from ..search import RadiusResult
+    from ..core.methods import Relaxation
+    from ..core.plan import AutoMethod, Budget
+    from ..questions.search import RadiusResult
 
 Fraction = Callable[[float], None]
 
@@ -109,7 +109,7 @@ def measure_many(
     for norm in norms:
         proved: Sequence[RadiusResult | None] = [None] * len(prepared)
         if certify:
-            from ..search import radii
+            from ..questions.search import radii
 
             options: dict[str, Any] = {} if relaxation is None else {"relaxation": relaxation}
             proved = radii(

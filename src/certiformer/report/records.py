@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import InputError
-from ..explain import Ranked
+from ..questions.importance import Ranked
 
 SCHEMA = 1
 T = TypeVar("T")

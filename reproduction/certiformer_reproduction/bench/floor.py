@@ -1,0 +1,356 @@
+"""The floor: what an evaluation must multiply and move, counted from the shapes of the graph alone.
+
+A sweep is followed as the engine runs it, from each node that is bounded back to the anchors and to the nodes that are
+one function of the input at every position, with the rows that share a coordinate with a node stored once (see
+`core/coefficients.py`), but only shapes are carried. Where a sweep ends at such a node or at the input, it needs the
+coefficients at the positions that vary and no others. A product over an axis counts two operations for each pair of
+numbers; where the two planes of an op differ, the product of the centres and that of the gaps both count. Every tensor
+that enters or leaves a product is moved once. Anything that touches each number alone counts nothing, as if it were
+fused into its neighbours. So no faster program of the same method exists on a machine of these rates, unless it leaves
+out something that is zero or that was computed before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from certiformer.core.engine import Style
+from certiformer.core.graph.graph import Graph, Input, Node, parent_like
+from certiformer.core.ops.base import Box, Planes, Shape, whole_axes
+from certiformer.core.ops.gather import Gather
+from certiformer.core.ops.linear import Add, Center, Scale, Shift
+from certiformer.core.ops.movement import Movement
+from certiformer.core.ops.softmax import fold
+
+if TYPE_CHECKING:
+    from certiformer.core.problem import Compiled, Problem
+
+    from .machine import Rates
+
+
+@dataclass
+class Work:
+    """The products of an evaluation: operations and numbers moved, one pair for each."""
+
+    products: list[tuple[float, float]] = field(default_factory=list)
+    width: int = 8  # bytes of a number
+
+    @property
+    def flops(self) -> float:
+        return sum(f for f, _ in self.products)
+
+    @property
+    def bytes(self) -> float:
+        return self.width * sum(n for _, n in self.products)
+
+    def seconds(self, rates: Rates) -> float:
+        """Each product by what limits it, operations or bytes."""
+        return sum(max(f / rates.flops, self.width * n / rates.bytes) for f, n in self.products)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The shape of coefficients on a node: `bounds.coefficients.Coefficients` without its numbers.
+
+    `linked[b]` is the axis of the rows that axis b of the node shares its coordinate with; `stored[b]` the size in
+    which that axis is held, 1 while the coefficients are the same all along it.
+    """
+
+    rows: Shape
+    node: Shape
+    linked: tuple[int | None, ...]
+    stored: Shape
+    sides: int = 1
+    instances: int = 1
+
+    @staticmethod
+    def identity(shape: Shape) -> Rows:
+        return Rows(shape, shape, tuple(a if s > 1 else None for a, s in enumerate(shape)), (1,) * len(shape))
+
+    @staticmethod
+    def dense(rows: int, shape: Shape, instances: int) -> Rows:
+        return Rows((rows,), shape, (None,) * len(shape), shape, instances=instances)
+
+    @property
+    def free(self) -> int:
+        """How many rows there are beside those that the node's own axes tell."""
+        return math.prod(s for a, s in enumerate(self.rows) if a not in self.linked)
+
+    @property
+    def size(self) -> int:
+        return self.sides * self.instances * self.free * math.prod(self.stored)
+
+    # what a `Movement` does to coefficients; nothing of it moves a number
+
+    def permute(self, order: tuple[int, ...]) -> Rows:
+        return replace(
+            self,
+            node=tuple(self.node[i] for i in order),
+            linked=tuple(self.linked[i] for i in order),
+            stored=tuple(self.stored[i] for i in order),
+        )
+
+    def reshape(self, old: Shape, new: Shape) -> Rows:
+        whole = {b: a for a, b in whole_axes(old, new)}
+        linked = tuple(self.linked[whole[b]] if b in whole else None for b in range(len(new)))
+        stored = tuple(self.stored[whole[b]] if linked[b] is not None else s for b, s in enumerate(new))
+        return replace(self, node=new, linked=linked, stored=stored)
+
+    def pad(self, axis: int, before: int, size: int) -> Rows:
+        held = self.stored[axis] if self.linked[axis] is not None else size
+        return self._with(axis, size, self.linked[axis], held)
+
+    def narrow(self, axis: int, start: int, length: int) -> Rows:
+        return self._with(axis, length, None, length)
+
+    def collapse(self, axis: int) -> Rows:
+        return self._with(axis, 1, None, 1)
+
+    def unlink(self, axis: int) -> Rows:
+        return self._with(axis, self.node[axis], None, self.node[axis])
+
+    def at(self, axis: int, positions: int) -> Rows:
+        """Those at some positions along an axis, and no others."""
+        return self._with(axis, min(self.node[axis], positions), self.linked[axis], min(self.stored[axis], positions))
+
+    def _with(self, axis: int, size: int, linked: int | None, stored: int) -> Rows:
+        return replace(
+            self,
+            node=self.node[:axis] + (size,) + self.node[axis + 1 :],
+            linked=self.linked[:axis] + (linked,) + self.linked[axis + 1 :],
+            stored=self.stored[:axis] + (stored,) + self.stored[axis + 1 :],
+        )
+
+    def __add__(self, other: Rows) -> Rows:
+        whole = self
+        for b, (x, y) in enumerate(zip(self.linked, other.linked, strict=True)):
+            if x != y:
+                whole = whole.unlink(b)
+        stored = tuple(max(s, t) for s, t in zip(whole.stored, other.stored, strict=True))
+        return replace(
+            whole,
+            stored=stored,
+            sides=max(self.sides, other.sides),
+            instances=max(self.instances, other.instances),
+        )
+
+
+def work_of(problem: Problem) -> Work:
+    """What one evaluation of all instances of a problem needs at least."""
+    if problem.method == "ibp":
+        return Work(width=problem.centre.element_size())
+    return count(
+        problem.compiled,
+        problem.style,
+        instances=len(problem),
+        varying=max(len(p) for p in problem.positions),
+        each=problem.centre.shape[-1],
+        width=problem.centre.element_size(),
+    )
+
+
+def count(compiled: Compiled, style: Style, *, instances: int, varying: int, each: int, width: int = 8) -> Work:
+    """The products of all sweeps of one evaluation; at `varying` positions of the input `each` number may vary."""
+    counter = Counter(compiled, instances, varying, each, Work(width=width))
+    for node in starts(compiled, style):
+        counter.sweep(node, Rows.identity(node.shape))
+    last = compiled.graph.output
+    for _ in range(2 if style.simplex else 1):
+        counter.sweep(last, Rows.dense(last.shape[-1] - 1, last.shape, instances))
+    return counter.work
+
+
+def starts(compiled: Compiled, style: Style) -> list[Node]:
+    """The nodes that an evaluation sweeps from, the output aside, each as often as it is swept."""
+    graph, anchors = compiled.graph, compiled.anchors
+    found: list[Node] = []
+    done: set[int] = set()
+    of_scores = {n.inputs[0] for n in graph.nodes if n.op.simplex}
+    attention = min((n.index for n in graph.nodes if n.op.simplex), default=len(graph.nodes))
+
+    def by_interval(node: Node) -> bool:
+        if node.op.simplex:
+            return not style.sweep_probabilities
+        return node.index in of_scores and not style.sweep_differences
+
+    def box(node: Node) -> None:
+        """As `Engine.box`."""
+        if node.index in done or not node.perturbed:
+            return
+        parents = graph.parents(node)
+        if _carries(node, parents) or by_interval(node):
+            done.add(node.index)
+            for parent in parents:
+                box(parent)
+        else:
+            sweep(node)
+
+    def form(node: Node) -> None:
+        """As `Engine.form`."""
+        parents = graph.parents(node)
+        if isinstance(node.op, Movement) and len(parents) == 1 and parents[0].index in anchors:
+            form(parents[0])
+        elif node.index not in done:
+            sweep(node)
+
+    def sweep(node: Node) -> None:
+        done.add(node.index)
+        found.extend([node] * (2 if style.both and attention < node.index else 1))
+
+    for node in graph.nodes:
+        if node.perturbed and not node.op.exact:
+            for parent in graph.parents(node):
+                box(parent)
+        if node.index in anchors and node.index not in compiled.local:
+            form(node)
+    return found
+
+
+def _carries(node: Node, parents: tuple[Node, ...]) -> bool:
+    if isinstance(node.op, Add):
+        return not all(p.perturbed for p in parents)
+    return isinstance(node.op, (Movement, Scale, Shift))
+
+
+@dataclass
+class Counter:
+    """Follows sweeps through a graph and enters every product."""
+
+    compiled: Compiled
+    instances: int
+    varying: int
+    each: int
+    work: Work
+    ready: dict[int, tuple[Planes, tuple[Node, ...]]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> Graph:
+        return self.compiled.graph
+
+    @cached_property
+    def bent(self) -> frozenset[int]:
+        """Nodes that are not affine in the input: their forms have a gap."""
+        found: set[int] = set()
+        for node in self.graph.nodes:
+            if node.perturbed and (not node.op.exact or any(i in found for i in node.inputs)):
+                found.add(node.index)
+        return frozenset(found)
+
+    def sweep(self, start: Node, rows: Rows) -> None:
+        frontier: dict[int, list[Rows]] = {start.index: [rows]}
+        for index in range(start.index, -1, -1):
+            parts = frontier.pop(index, None)
+            node = self.graph.nodes[index]
+            if parts is None or not node.perturbed:
+                continue
+            axis = self._end(node)
+            if axis is not None:
+                for part in parts:
+                    self._carry(node, part.at(axis, self.varying), axis)
+                continue
+            if index in self.compiled.anchors and index != start.index:
+                self._meet(node, sum(parts[1:], start=parts[0]))
+                continue
+            for part in parts if node.op.exact else [sum(parts[1:], start=parts[0])]:
+                for source, pulled in self._pull(node, part):
+                    if source.perturbed:
+                        _join(frontier.setdefault(source.index, []), pulled)
+
+    def _end(self, node: Node) -> int | None:
+        """The axis of positions of a node at which every sweep ends, None of any other."""
+        if isinstance(node.op, Input):
+            return 1
+        local = self.compiled.local.get(node.index)
+        return None if local is None else local.axis
+
+    def _carry(self, node: Node, a: Rows, axis: int) -> None:
+        """Coefficients on a node that is the same function of the input at every position, times that function.
+
+        Where it only scales, shifts or centres, going through it is less than a product.
+        """
+        chain = self.compiled.local[node.index].chain if node.index else ()
+        inner = math.prod(s for b, s in enumerate(a.node) if a.linked[b] is None and b != axis)
+        if inner == 1 or all(isinstance(self.graph.nodes[i].op, (Movement, Scale, Shift, Center)) for i in chain):
+            return
+        held = math.prod(s for b, s in enumerate(a.node) if b != axis) * self.each
+        self._enter(a.size * self.each, a.size + held + a.size // inner * self.each)
+
+    def _meet(self, node: Node, a: Rows) -> None:
+        """Coefficients on an anchor times its form."""
+        gap = node.index in self.bent
+        inner = math.prod(s for s, linked in zip(a.node, a.linked, strict=True) if linked is None)
+        if inner == 1:
+            return
+        numbers = self.varying * self.each
+        full = self.instances * numbers * math.prod(a.node)
+        sides = 2 if gap else a.sides
+        self._enter(
+            a.sides * a.free * full * (2 if gap else 1),
+            a.size + full * (2 if gap else 1) + sides * self.instances * numbers * math.prod(a.rows),
+        )
+
+    def _pull(self, node: Node, a: Rows) -> list[tuple[Node, Rows]]:
+        parents = self.graph.parents(node)
+        shapes = tuple(p.shape for p in parents)
+        if isinstance(node.op, Gather):
+            return [(parents[0], replace(a, node=shapes[0], linked=(None,) * len(shapes[0]), stored=shapes[0]))]
+        if isinstance(node.op, Movement):
+            return list(zip(parents, node.op.pull(a, shapes), strict=True))
+        if isinstance(node.op, Center):
+            return [(parents[0], a.unlink(len(shapes[0]) - 1))]
+        if node.index not in self.ready:
+            planes = node.op.planes(*(Box.blank(p.shape, parent_like(node.op)) for p in parents))
+            self.ready[node.index] = fold(self.graph, node, planes) or (planes, parents)
+        planes, sources = self.ready[node.index]
+        return [(s, self._through(a, planes, k, s, node.op.exact)) for k, s in enumerate(sources)]
+
+    def _through(self, a: Rows, planes: Planes, k: int, source: Node, exact: bool) -> Rows:
+        """Through an op with these planes to its k-th source; where the sweep ends there, to what varies of it."""
+        slope, shape = planes.slopes[k], source.shape
+        gap = not exact and slope.upper is not slope.lower
+        slopes = dict(zip(slope.axes, map(int, slope.lower.shape[1:]), strict=True))
+        end = self._end(source)
+        if end is not None:
+            letter = slope.inputs[end]
+            shape = shape[:end] + (min(self.varying, shape[end]),) + shape[end + 1 :]
+            if letter in planes.outputs:
+                a = a.at(planes.outputs.index(letter), self.varying)
+            if letter in slopes:
+                slopes[letter] = min(slopes[letter], self.varying)
+        sizes = dict(zip(planes.outputs, a.stored, strict=True))
+        for name, size in slopes.items():
+            sizes[name] = max(sizes.get(name, 1), size)
+        linked = dict(zip(planes.outputs, a.linked, strict=True))
+        links = tuple(linked.get(name) for name in slope.inputs)
+        result = Rows(
+            a.rows,
+            shape,
+            links,
+            tuple(
+                sizes.get(l, 1) if link is not None else s
+                for l, link, s in zip(slope.inputs, links, shape, strict=True)
+            ),
+            sides=2 if gap else a.sides,
+            instances=a.instances if exact else self.instances,
+        )
+        inner = math.prod(sizes[l] for l in planes.outputs if l not in slope.inputs and linked[l] is None)
+        if inner > 1:
+            volume = a.sides * result.instances * a.free * math.prod(sizes.values())
+            held = math.prod(slopes.values()) * (1 if exact else self.instances * (2 if gap else 1))
+            self._enter(volume * (2 if gap else 1), a.size + held + result.size)
+        return result
+
+    def _enter(self, pairs: float, moved: float) -> None:
+        self.work.products.append((2.0 * pairs, float(moved)))
+
+
+def _join(parts: list[Rows], a: Rows) -> None:
+    """As the engine joins what arrives at a node: summed where the links agree, side by side where not."""
+    for i, part in enumerate(parts):
+        if part.linked == a.linked:
+            parts[i] = part + a
+            return
+    parts.append(a)

@@ -1,0 +1,1 @@
+"""The trusted core: graphs, ops, sets and the engine that bounds them."""

@@ -1,0 +1,323 @@
+"""A batch of questions about one model: (sentence, positions) pairs of one length, to be asked at many radii."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..questions.inputs import Prepared
+from .engine import Engine, Parameters, Style, first_reasons
+from .graph import Graph, agree, by_differences, by_parts, capture, narrowed
+from .interval import interval_margins
+from .local import Local, local_nodes
+from .methods import Method, Relaxation, anchors
+from .ops.base import Box
+from .plan import AutoMethod, Budget, check, choose
+from .sets import Ball, Cuts, Perturbation
+from .speed.kernels import products
+from .speed.memory import default_budget
+from .speed.replay import Evaluation, Replays, forget_all
+from .tune import tune
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Bounds of `logit[label] - logit[other]` `[instances, classes - 1]`; -inf and inf where `reasons` says why."""
+
+    lower: Tensor
+    upper: Tensor
+    reasons: tuple[str | None, ...]
+
+    def better(self, other: Margins) -> Margins:
+        """Both hold: the better of the two."""
+        pairs = zip(self.reasons, other.reasons, strict=True)
+        return Margins(
+            torch.maximum(self.lower, other.lower),
+            torch.minimum(self.upper, other.upper),
+            tuple(a and b for a, b in pairs),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A graph with the anchors of a method, and what earlier sweeps needed in memory."""
+
+    graph: Graph
+    anchors: frozenset[int]
+    local: dict[int, Local] = field(default_factory=dict)
+    cuda: bool = False
+    footprints: dict[tuple[int, bool], int] = field(default_factory=dict)
+    replays: Replays = field(default_factory=Replays)
+    peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
+
+    @cached_property
+    def single(self) -> Compiled:
+        """The same in single precision."""
+        local = {i: replace(known, block=known.block.float()) for i, known in self.local.items()}
+        return Compiled(self.graph.to(torch.float32), self.anchors, local, self.cuda)
+
+
+def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
+    """The model's graph at this length in the form a relaxation wants, captured once and kept in the model's cache."""
+    model, example = prepared.model, prepared.embeddings
+    size = (example.shape[1], example.shape[2], example.dtype, str(example.device))
+    if ("graph", size) not in model.cache:
+        model.cache["graph", size] = narrowed(capture(model.module, example), example[None])
+    key = ("graph", size, relaxation)
+    if key not in model.cache:
+        rewrite = by_parts if relaxation == "paper" else by_differences
+        graph = rewrite(model.cache["graph", size], example[None])
+        agree(graph, model.module, example)
+        model.cache[key] = graph
+    found: Graph = model.cache[key]
+    return found
+
+
+def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> Compiled:
+    """That graph with the anchors of a method."""
+    model, example = prepared.model, prepared.embeddings
+    key = ("compiled", tuple(example.shape), example.dtype, str(example.device), method, relaxation)
+    if key not in model.cache:
+        graph = rewritten(prepared, relaxation=relaxation)
+        if method == "ibp":
+            model.cache[key] = Compiled(graph, frozenset())
+        else:
+            model.cache[key] = Compiled(graph, anchors(graph, method), local_nodes(graph, example), example.is_cuda)
+    found: Compiled = model.cache[key]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Instances of one length. Every evaluation takes a radius for each instance it is asked about."""
+
+    compiled: Compiled
+    centre: Tensor  # [instances, 1, n, d]
+    positions: tuple[tuple[int, ...], ...]
+    labels: Tensor  # [instances]
+    p: float
+    method: Method
+    style: Style
+    budget: int
+    parameters: Parameters = field(default_factory=dict)  # of optimised planes
+    rough: bool = False  # whether matrix products may be of less precision than their entries: nothing is proved then
+    cuts: Cuts | None = None  # where instances are pieces of their balls
+
+    @staticmethod
+    def of(
+        questions: list[tuple[Prepared, tuple[int, ...]]],
+        *,
+        p: float,
+        method: AutoMethod,
+        relaxation: Relaxation,
+        budget: Budget = "balanced",
+        max_memory: int | None = None,
+    ) -> Problem:
+        """From prepared sentences of one length, each with a set of positions."""
+        check(method, relaxation, budget)
+        if max_memory is not None and max_memory <= 0:
+            raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
+        with products(rough=False):  # the model's own matrices are multiplied here too
+            return Problem._of(questions, p, method, relaxation, budget, max_memory)
+
+    @staticmethod
+    def _of(
+        questions: list[tuple[Prepared, tuple[int, ...]]],
+        p: float,
+        method: AutoMethod,
+        relaxation: Relaxation,
+        budget: Budget,
+        max_memory: int | None,
+    ) -> Problem:
+        first = questions[0][0]
+        device = first.embeddings.device
+        plan = choose(
+            rewritten(first, relaxation=relaxation),
+            method=method,
+            relaxation=relaxation,
+            budget=budget,
+            instances=-(-len(questions) // len({id(q) for q, _ in questions})),  # of one sentence, in company or not
+            cuda=device.type == "cuda",
+        )
+        return Problem(
+            compiled=compiled(first, method=plan.method, relaxation=relaxation),
+            centre=torch.stack([q.embeddings for q, _ in questions]),
+            positions=tuple(ps for _, ps in questions),
+            labels=torch.tensor([q.label for q, _ in questions], device=device),
+            p=p,
+            method=plan.method,
+            style=plan.style,
+            budget=max_memory or default_budget(device),
+        )
+
+    def sketch(self) -> Problem | None:
+        """This problem in single precision: half the work, and a good guess of the answer but no proof of it."""
+        if self.centre.dtype != torch.float64 or self.method == "ibp":
+            return None
+        parameters = {i: tuple(p.float() for p in ps) for i, ps in self.parameters.items()}
+        return replace(
+            self,
+            compiled=self.compiled.single,
+            centre=self.centre.float(),
+            parameters=parameters,
+            cuts=None if self.cuts is None else self.cuts.to(torch.float32),
+            rough=True,
+        )
+
+    @property
+    def described(self) -> str:
+        """What was chosen, in words."""
+        if self.method == "ibp":
+            return "interval propagation"
+        extras = [
+            name
+            for on, name in (
+                (self.style.simplex, "tight"),
+                (self.style.sweep_differences, "differences of scores bounded one by one"),
+                (self.style.both, "with and without the simplex shift"),
+            )
+            if on
+        ]
+        return ", ".join([self.method, *(extras or ["the paper's relaxations"])])
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def classes(self) -> int:
+        return self.compiled.graph.output.shape[-1]
+
+    def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
+        """Margins of some instances, each within its radius, as many at a time as memory allows."""
+        chosen = list(range(len(self))) if instances is None else instances
+        step = self.at_once(max(len(self.positions[i]) for i in chosen))
+        parts: list[tuple[Box, list[str | None]]] = []
+        k = 0
+        while k < len(chosen):
+            try:
+                parts.append(self._margins(eps[k : k + step], chosen[k : k + step], rounding, step))
+            except torch.cuda.OutOfMemoryError:  # less was free than it seemed: fewer at a time
+                if step == 1:
+                    raise
+                forget_all()
+                step = -(-min(step, len(chosen)) // 2)
+            else:
+                k += step
+        return Margins(
+            torch.cat([b.lower for b, _ in parts]),
+            torch.cat([b.upper for b, _ in parts]),
+            tuple(r for _, reasons in parts for r in reasons),
+        )
+
+    def at_once(self, blocks: int) -> int:
+        """How many instances fit: what is kept of each node, and its linear form where it is an anchor."""
+        graph, numbers = self.compiled.graph, blocks * self.centre.shape[-1]
+        kept = 0
+        for node in graph.nodes:
+            count = 1
+            for s in node.shape:
+                count *= s
+            kept += count * (8 + (2 * numbers if node.index in self.compiled.anchors else 0))
+        return max(1, self.budget // (2 * self.centre.element_size() * kept))
+
+    def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
+        ball = Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+        return ball if self.cuts is None else self.cuts.take(chosen).of(ball)
+
+    def rows(self, chosen: list[int]) -> Tensor:
+        """`label - other` for every other class: `[instances, classes - 1, 1, classes]`."""
+        k, labels = self.classes, self.labels[chosen]
+        eye = torch.eye(k, dtype=self.centre.dtype, device=self.centre.device)
+        others = torch.stack([torch.cat([eye[:c], eye[c + 1 :]]) for c in labels.tolist()])  # [instances, k - 1, k]
+        return (eye[labels][:, None] - others)[:, :, None]
+
+    def _margins(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
+        if self.method == "ibp" or self.parameters or not self.compiled.cuda:
+            return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+        # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
+        blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
+        sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
+        keys = [(size, blocks, self.p, self.style, rounding, self.cuts is not None) for size in sizes]
+        replays = self.compiled.replays
+        if keys[-1] in replays.refused:
+            return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+        fit = replays.fitting(keys)
+        full, key = sizes[fit], keys[fit]
+        padded = chosen + chosen[:1] * (full - len(chosen))
+        ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
+        with torch.no_grad():
+            found = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded), self._largest)
+        box, reasons = _answer(found)
+        count = len(chosen)
+        return Box(box.lower[:count], box.upper[:count]), reasons[:count]
+
+    def over(self, ball: Perturbation, chosen: list[int], *, rounding: bool = True) -> tuple[Box, list[str | None]]:
+        """Margins of some instances over any set of inputs, and why there are none."""
+        graph = self.compiled.graph
+        with torch.no_grad():
+            if self.method == "ibp":
+                with products(rough=False):
+                    found = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
+            else:
+                parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
+                found = self._evaluated(ball, self.rows(chosen), rounding, parameters)
+        return _answer(found)
+
+    def _evaluated(
+        self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
+    ) -> Evaluation:
+        with products(rough=self.rough):
+            engine = self._engine(ball, parameters or {})
+            engine.rounding = rounding
+            box = engine.margins(rows)
+        self.compiled.peaks.append(engine.most)
+        return Evaluation(box, torch.stack([good for good, _ in engine.failures]), [why for _, why in engine.failures])
+
+    def _largest(self) -> int:
+        """Bytes that the last evaluation took at its widest."""
+        return 4 * self.compiled.peaks[-1] * self.centre.element_size()
+
+    def _engine(self, ball: Perturbation, parameters: Parameters) -> Engine:
+        return Engine(
+            self.compiled.graph,
+            ball,
+            self.compiled.anchors,
+            self.compiled.graph.values(ball.centre),
+            style=self.style,
+            budget=self.budget // 2,
+            local=self.compiled.local if ball.axis == 1 else {},  # they are local along that axis of the input
+            footprints=self.compiled.footprints,
+            parameters=parameters,
+        )
+
+    def tuned(self, eps: Tensor, *, steps: int) -> Problem:
+        """This problem with planes optimised for a radius of each instance."""
+        if steps <= 0 or self.method == "ibp":
+            return self
+        rough = self.sketch() or self  # whatever is found there holds in any precision
+        parts: list[Parameters] = []
+        for k in range(len(self)):  # one at a time: the gradient keeps every sweep in memory
+            ball = rough.ball(eps[k : k + 1].to(rough.centre), [k])
+
+            def build(parameters: Parameters, ball: Ball = ball) -> Engine:
+                engine = rough._engine(ball, parameters)
+                engine.rounding = False
+                return engine
+
+            parts.append(tune(build, rough.rows([k]), steps=steps))
+        joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
+        return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
+
+
+def _answer(found: Evaluation) -> tuple[Box, list[str | None]]:
+    """Bounds that say nothing where a check failed, and the first check that did."""
+    box, good, whys = found
+    failed = ~good.all(dim=0)[:, None]
+    inf = torch.inf
+    reasons = first_reasons(good, whys)
+    return Box(torch.where(failed, -inf, box.lower), torch.where(failed, inf, box.upper)), reasons

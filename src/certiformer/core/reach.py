@@ -1,0 +1,184 @@
+"""How far a node gets from the middle of its box, as a vector along its last axis: at all, and towards the middle.
+
+Every op is a linear function plus a remainder, `y = C x + c + r` with `|r| <= g` entry by entry, so a node is
+
+    z = A delta + b + sum_k M_k r_k,
+
+one remainder for each nonlinear op before it. Entry by entry each r_k may have the worst signs for that entry, but
+hardly for all at once: `|M r|_2` is at most `| |M| g |_2`, and at most `|M diag(sqrt g)|_2 sqrt(sum g)`, which for a
+wide node is far less. One sweep with the middle of the two planes finds every M_k.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .coefficients import Coefficients, SplitSlope
+from .graph.graph import Input, Node
+from .ops.base import Box, Reach
+from .ops.movement import Expand, Movement
+from .rounding import SLACK, gamma, load
+from .sets import Perturbation
+from .sets.ball import spectral
+from .speed.memory import Window
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .form import Form
+
+
+def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
+    """Bounds on `|z - m|` and on `|m' (z - m)| / |m|`, m the middle of the box, along the last axis of a node,
+    `[instances, *shape[:-1]]`.
+
+    Infinite where the memory of the engine is too small for it.
+    """
+    *lead, width = node.shape
+    instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
+    if 8 * box.lower.element_size() * instances * width * largest > engine.budget:
+        return Reach(*(torch.full_like(box.lower[..., 0], math.inf),) * 2)
+    middle = box.centre.reshape(instances, -1, width)
+    rows = []
+    for k, place in enumerate(itertools.product(*(range(size) for size in lead))):
+        window = (*((at, 1) for at in place), (0, width))
+        rows.append(_row(engine, node, window, middle[:, k]))
+    found = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
+    return rounded(found, largest + len(engine.graph.nodes) + engine.ball.dimension)
+
+
+def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
+    """The same from the linear form of a node alone, entry by entry: `|A delta| + |gap| + |shift|`."""
+    rest = (engine.rest[node.index] + form.offset - box.centre).abs()
+    if form.offset_gap is not None:
+        rest = rest + form.offset_gap.abs()
+    if form.gap is not None:
+        rest = rest + engine.ball.reach(form.gap[None])[0]
+    e = direction(box.centre)
+    found = Reach(
+        engine.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1),
+        furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (rest * e.abs()).sum(dim=-1),
+    )
+    return rounded(found, engine.ball.dimension + box.shape[-1])
+
+
+def direction(middle: Tensor) -> Tensor:
+    """The direction of vectors along the last axis; of a zero vector any, here 0."""
+    largest = middle.abs().amax(dim=-1, keepdim=True)
+    scaled = middle / torch.where(largest > 0, largest, 1)  # whose squares neither overflow nor vanish
+    size = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    return scaled / torch.where(size > 0, size, 1)
+
+
+def furthest(ball: Perturbation, function: Tensor) -> Tensor:
+    """The most that linear functions `[instances, m, *rows]` can be away from 0: `[instances, *rows]`."""
+    low, high = ball.extremes(function[None])
+    return torch.maximum(-low, high)[0]
+
+
+def rounded(found: Reach, terms: float) -> Reach:
+    """With what was lost in sums of so many terms, and in the direction of the middle."""
+    found = found.times(1 + gamma(found.distance, terms + SLACK))
+    lost = found.distance * gamma(found.distance, terms + SLACK)
+    return Reach(found.distance, torch.minimum(found.radial + lost, found.distance))
+
+
+def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Reach:
+    """How far one row of a node gets from `middle` `[instances, width]`: `[instances]` each."""
+    ball, rows = engine.ball, Coefficients.identity(start.shape, engine.ball.centre, window)
+    frontier = {start.index: rows}
+    function = ball.centre.new_zeros((1, middle.shape[0], ball.dimension, *rows.rows))
+    offset = ball.centre.new_zeros((1, middle.shape[0], *rows.rows))
+    total = middle.new_zeros(middle.shape[0])
+    for index in range(start.index, -1, -1):
+        part = frontier.pop(index, None)
+        if part is None:
+            continue
+        node = engine.graph.nodes[index]
+        if not node.perturbed:
+            total = total + _length(part, slack=engine._slack(node, engine.rest[index].abs()))
+        elif isinstance(node.op, Input) or index in engine.local:
+            local = engine.local.get(index)
+            chosen = part.select(*engine.marked(node))
+            moved = chosen if local is None else local.carried(chosen)
+            function = function + moved.reshape(*moved.shape[:2], -1, *rows.rows)
+            if engine.rounding:
+                total = total + _length(part, slack=engine.arrival_slack(node))
+        elif index in engine.anchors and index != start.index:
+            form = engine.form(node)
+            function = function + part.contract(form.centre, "X")
+            offset = offset + part.contract(form.offset)
+            moving = None if form.gap is None else ball.reach(form.gap[None])[0]
+            total = total + _length(part, form.offset_gap, moving, slack=engine._slack(node, form.size))
+        else:
+            parents = engine.graph.parents(node)
+            pulled = node.op.pull(part, tuple(p.shape for p in parents))
+            if not isinstance(node.op, Movement):
+                ready = engine.planes(node)
+                parents = ready.sources if pulled is None else parents
+                pulled = pulled or tuple(
+                    part.pull(ready.planes, k, p.shape, SplitSlope(ready.slopes[k].centre, None))
+                    for k, p in enumerate(parents)
+                )
+                offset = offset if ready.offset is None else offset + part.contract(ready.offset)
+                gap, vector = remainder(engine, node), ready.planes.remainder
+                total = total + _length(part, gap, slack=ready.slack, vector=vector)
+            elif isinstance(node.op, Expand):  # copies add up
+                total = total + _length(part, slack=engine._slack(node, engine.magnitude(node)))
+            assert pulled is not None
+            for parent, a in zip(parents, pulled, strict=True):
+                frontier[parent.index] = frontier[parent.index] + a if parent.index in frontier else a
+    at_rest = rows.contract(engine.rest[start.index])
+    apart = torch.linalg.vector_norm((offset + at_rest)[0].reshape(middle.shape) - middle, dim=-1)
+    e = direction(middle).reshape(-1, 1, *(1,) * (len(rows.rows) - 1), middle.shape[-1])
+    towards = furthest(ball, (function[0] * e).sum(dim=-1)).reshape(-1)
+    return Reach(ball.distance(function[0]).reshape(-1) + total + apart, towards + total + apart)
+
+
+def remainder(engine: Engine, node: Node) -> Tensor | None:
+    """How far an op may be from the middle of its planes, entry by entry, anywhere in the box of its inputs."""
+    if node.op.exact:
+        return None
+    ready, found = engine.planes(node), engine._gap(node) / 2
+    for k, parent in enumerate(engine.graph.parents(node)):
+        slope = ready.whole.slopes[k]
+        if slope.upper is not slope.lower:
+            found = found + load(ready.whole, k, engine.box(parent).radius, (slope.upper - slope.lower).abs() / 2)
+    return found
+
+
+def _length(
+    part: Coefficients, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
+) -> Tensor:
+    """A bound on `|M (r + e)|_2`, `[instances]`, for `|r| <= the sum of the gaps`, `|r|_2 <= vector` along the last
+    axis, and rounding errors `|e| <= slack`, which are too small to be careful with.
+
+    With the gaps g: `| |M| g |_2` and `|M diag(sqrt g)|_2 sqrt(sum g)`, whichever is less.
+    """
+    lost = part.tensor.new_zeros(()) if slack is None else _worst(part, slack.abs())
+    known = [g.abs() for g in gaps if g is not None]
+    if not known:
+        return lost
+    gap = sum(known[1:], start=known[0])
+    a = part
+    for axis in range(len(part.node)):
+        a = a.unlink(axis)
+    matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
+    root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
+    root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
+    length = spectral(matrix.flatten(2) * root[:, None]) * torch.linalg.vector_norm(root, dim=-1)
+    found = torch.minimum(_worst(part, gap), length)
+    if vector is not None:
+        by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
+        found = torch.minimum(found, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))
+    return found + lost
+
+
+def _worst(part: Coefficients, gap: Tensor) -> Tensor:
+    """`| |M| g |_2`: every row with the worst signs for itself."""
+    found: Tensor = torch.linalg.vector_norm(part.contract_abs(gap)[0].flatten(1), dim=-1)
+    return found

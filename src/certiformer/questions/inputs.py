@@ -1,0 +1,314 @@
+"""What is asked about: a text, ids or embeddings become one checked input; words become sets of positions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ModelError, short
+from ..models.model import Model
+from .fingerprint import fingerprint
+
+Inputs = str | Sequence[int] | Tensor
+Positions = Sequence[int | Sequence[int]]
+
+UNKNOWN_TOKENS = ("[UNK]", "<unk>")
+MOST_SETS = 1_000_000
+_DTYPES = (torch.float32, torch.float64)
+_SEEN: ContextVar[set[Hashable] | None] = ContextVar("seen", default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """One input, ready to be bounded or attacked. `model` is a copy in the precision and on the device asked for."""
+
+    model: Model
+    embeddings: Tensor  # [1, n, d]
+    ids: tuple[int, ...] | None
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    spans: tuple[tuple[int, int] | None, ...] | None
+    text: str | None
+    label: int
+    margin: float
+    logits: Tensor  # [1, classes]
+    note: str | None = None  # what a reader should know, such as words the model does not know
+
+    @property
+    def label_name(self) -> str:
+        """The name of the label, or its number."""
+        return label_name(self.model, self.label)
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The positions that may be perturbed."""
+        return tuple(i for i, special in enumerate(self.special) if not special)
+
+
+def label_name(model: Model, label: int) -> str:
+    """The name of a label, or its number where the model has no names."""
+    return model.labels[label] if label < len(model.labels) else str(label)
+
+
+def prepare(
+    model: Model,
+    inputs: Inputs,
+    *,
+    label: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+) -> Prepared:
+    """Check `inputs` (a text, token ids, embeddings `[n, d]` or `[1, n, d]`, or a picture) and run the model on them.
+
+    `label` is the class to defend; by default the predicted one. Given embeddings, every position may be perturbed.
+    """
+    ready = cast_model(model, dtype=dtype, device=device)
+    where = _where(ready)
+    ids: tuple[int, ...] | None = None
+    spans: tuple[tuple[int, int] | None, ...] | None = None
+    if isinstance(inputs, Tensor) and inputs.is_floating_point():
+        given = inputs if model.read is None else model.read(inputs)
+        embeddings = _embeddings(given, dtype=dtype, device=where)
+        tokens = tuple(f"#{i}" for i in range(embeddings.shape[1]))
+        special = (False,) * len(tokens)
+    elif isinstance(inputs, str):
+        ids, tokens, spans, special = _encode(model, inputs)
+        embeddings = embed_ids(ready, torch.tensor([ids], device=where), dtype=dtype)
+    else:
+        ids = _ids(model, inputs)
+        tokens = tuple(_decode(model, ids))
+        special = tuple(i in model.special for i in ids)
+        embeddings = embed_ids(ready, torch.tensor([ids], device=where), dtype=dtype)
+    _check_length(model, ids)
+    if not torch.isfinite(embeddings).all():
+        raise InputError(f"the embeddings {list(embeddings.shape)} hold infinity or NaN")
+    logits = _logits(ready, embeddings, given=isinstance(inputs, Tensor) and inputs.is_floating_point())
+    label = _label(label, logits)
+    return Prepared(
+        model=ready,
+        embeddings=embeddings,
+        ids=ids,
+        tokens=tokens,
+        special=special,
+        spans=spans,
+        text=inputs if isinstance(inputs, str) else None,
+        label=label,
+        margin=float(margins(logits, label)[0]),
+        logits=logits,
+        note=_note(model, ids, tokens, special),
+    )
+
+
+def position_sets(prepared: Prepared, words: int = 1, positions: Positions | None = None) -> list[tuple[int, ...]]:
+    """All sets of `words` positions that are not special; or the ones given: one set, or a list of sets."""
+    n = len(prepared.tokens)
+    free = prepared.words
+    if positions is None:
+        if isinstance(words, bool) or not isinstance(words, int) or not 1 <= words <= len(free):
+            raise InputError(f"words={words!r}: expected a whole number from 1 to the {len(free)} words of this input")
+        count = math.comb(len(free), words)
+        if count > MOST_SETS:
+            raise InputError(
+                f"words={words}: {count:,} sets of {len(free)} words are too many; name the ones you want in positions="
+            )
+        return list(itertools.combinations(free, words))
+    asked = f"positions={short(positions)}"
+    if isinstance(positions, (str, int)) or len(positions) == 0:
+        raise InputError(
+            f"{asked}: expected positions that move together, such as [1, 2], or a list of such sets, as [[1], [2]]"
+        )
+    if all(isinstance(item, int) for item in positions):
+        positions = [cast("Sequence[int]", positions)]
+    sets: list[tuple[int, ...]] = []
+    for item in positions:
+        members = (item,) if isinstance(item, int) else tuple(item) if not isinstance(item, str) else ()
+        if not members or any(isinstance(i, bool) or not isinstance(i, int) for i in members):
+            raise InputError(f"{asked}: expected whole numbers or tuples of them, found {item!r}")
+        for i in members:
+            if not 0 <= i < n:
+                raise InputError(f"{asked}: position {i} is out of range, this input has positions 0 to {n - 1}")
+            if prepared.special[i]:
+                raise InputError(
+                    f"{asked}: position {i} is the special token {prepared.tokens[i]}, which is never perturbed; "
+                    f"the words are at {free[0]} to {free[-1]}"
+                )
+        if len(set(members)) != len(members):
+            raise InputError(f"{asked}: {item!r} names a position twice")
+        sets.append(tuple(sorted(members)))
+    return sets
+
+
+def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str | None = None) -> Model:
+    """The model in a precision and on a device, in evaluation mode; copied once and kept in `model.cache`."""
+    if dtype not in _DTYPES:
+        raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
+    where = torch.device(device) if device is not None else _where(model)
+    key = ("cast", dtype, str(where))
+    seen = _SEEN.get()
+    if seen is not None and (id(model), key) in seen and key in model.cache:
+        return cast(Model, model.cache[key])
+    weights = fingerprint(model)
+    if key not in model.cache or model.cache.get(("weights", key)) != weights:
+        try:
+            copy = model.to(device=where, dtype=dtype)
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device={str(where)!r}: {_first_line(error)}") from None
+        copy.module.eval().requires_grad_(False)
+        if isinstance(copy.embed, nn.Module):
+            copy.embed.eval().requires_grad_(False)
+        copy.cache[key] = copy
+        copy.cache["weights", key] = fingerprint(copy)
+        model.cache[key] = copy
+        model.cache["weights", key] = weights
+    if seen is not None:
+        seen.add((id(model), key))
+    return cast(Model, model.cache[key])
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """While nobody changes weights: models that were looked through once in here are not looked through again."""
+    token = _SEEN.set(set())
+    try:
+        yield
+    finally:
+        _SEEN.reset(token)
+
+
+def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:
+    """Raw embeddings `[batch, n, d]` of ids `[batch, n]`."""
+    if model.embed is None:
+        raise ModelError(f"model {model.name!r} has no embed: give embeddings [n, d] instead of text or ids")
+    with torch.no_grad():
+        return model.embed(ids).to(device=ids.device, dtype=dtype)
+
+
+def margins(logits: Tensor, label: int) -> Tensor:
+    """`logits[label] - max(other logits)` for logits `[batch, classes]`; at or below 0 the label is not the answer."""
+    others = logits.clone()
+    others[:, label] = -math.inf
+    return logits[:, label] - others.amax(dim=1)
+
+
+def norm_order(norm: float | str) -> float:
+    """The p of a norm given as 1, 2, inf, "inf" or any number from 1 on."""
+    try:
+        p = float(norm)
+    except (TypeError, ValueError):
+        p = math.nan
+    if isinstance(norm, bool) or not p >= 1:
+        raise InputError(f"norm={norm!r}: expected 1, 2, inf or another number from 1 on")
+    return p
+
+
+def norm_name(p: float) -> str:
+    """How a norm is written: l1, l2, linf."""
+    return f"l{p:g}"
+
+
+def _where(model: Model) -> torch.device:
+    tensors = itertools.chain(model.module.parameters(), model.module.buffers())
+    return next((t.device for t in tensors), torch.device("cpu"))
+
+
+def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    shape = list(inputs.shape)
+    if inputs.dim() not in (2, 3) or (inputs.dim() == 3 and shape[0] != 1) or 0 in shape:
+        raise InputError(f"inputs: expected embeddings [n, d] or [1, n, d], found a tensor of shape {shape}")
+    return inputs.detach().reshape(1, *shape[-2:]).to(device=device, dtype=dtype)  # [1, n, d]
+
+
+def _encode(
+    model: Model, text: str
+) -> tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[int, int] | None, ...], tuple[bool, ...]]:
+    if model.tokenizer is None:
+        raise InputError(f"model {model.name!r} has no tokenizer: give token ids or embeddings instead of text")
+    encoding = model.tokenizer.encode(text)
+    if all(encoding.special):
+        raise InputError(f"the text {short(text)} holds no word: give a sentence")
+    return encoding.ids, encoding.tokens, encoding.spans, encoding.special
+
+
+def _ids(model: Model, inputs: Sequence[int] | Tensor) -> tuple[int, ...]:
+    if isinstance(inputs, Tensor):
+        if inputs.dtype == torch.bool or inputs.dim() not in (1, 2) or (inputs.dim() == 2 and inputs.shape[0] != 1):
+            raise InputError(f"inputs: expected ids [n] or [1, n], found {inputs.dtype} of shape {list(inputs.shape)}")
+        inputs = [int(i) for i in inputs.flatten()]
+    if not isinstance(inputs, Sequence) or any(isinstance(i, bool) or not isinstance(i, int) for i in inputs):
+        raise InputError(f"inputs={short(inputs)}: expected a text, a list of token ids, or a tensor of embeddings")
+    ids = tuple(inputs)
+    if all(i in model.special for i in ids):
+        raise InputError(f"inputs={short(list(ids))}: no word is left without the special tokens")
+    size = len(model.vocabulary) or None
+    bad = [i for i in ids if i < 0 or (size is not None and i >= size)]
+    if bad:
+        raise InputError(f"inputs={short(list(ids))}: id {bad[0]} is not in the vocabulary of {size or '?'} tokens")
+    return ids
+
+
+def _decode(model: Model, ids: tuple[int, ...]) -> list[str]:
+    if model.tokenizer is not None:
+        return model.tokenizer.decode(list(ids))
+    return [model.vocabulary[i] for i in ids] if model.vocabulary else [str(i) for i in ids]
+
+
+def _check_length(model: Model, ids: tuple[int, ...] | None) -> None:
+    if ids is not None and model.max_length is not None and len(ids) > model.max_length:
+        raise InputError(
+            f"the input has {len(ids)} tokens, model {model.name!r} takes at most {model.max_length}: shorten the text"
+        )
+
+
+def _logits(model: Model, embeddings: Tensor, *, given: bool) -> Tensor:
+    name, shape = type(model.module).__name__, list(embeddings.shape)
+    try:
+        with torch.no_grad():
+            logits = model.module(embeddings)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        message = f"{name} could not be run on embeddings of shape {shape}: {_first_line(error)}"
+        raise (InputError if given else ModelError)(message) from error
+    if not isinstance(logits, Tensor):
+        raise ModelError(f"{name} must give logits [1, classes], found a {type(logits).__name__}")
+    if logits.dim() != 2 or logits.shape[0] != 1 or logits.shape[1] < 2:
+        raise ModelError(
+            f"{name} must give logits [1, classes] with at least 2 classes, found shape {list(logits.shape)} "
+            f"for embeddings {shape}"
+        )
+    if not torch.isfinite(logits).all():
+        raise ModelError(f"{name} gives logits that are not finite on this input: {logits.flatten().tolist()}")
+    return logits.detach()
+
+
+def _label(label: int | None, logits: Tensor) -> int:
+    if label is None:
+        return int(logits.argmax(dim=1))
+    if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < logits.shape[1]:
+        raise InputError(f"label={label!r}: expected a class from 0 to {logits.shape[1] - 1}")
+    return label
+
+
+def _note(model: Model, ids: tuple[int, ...] | None, tokens: tuple[str, ...], special: tuple[bool, ...]) -> str | None:
+    if ids is None:
+        return None
+    unknown = {model.vocabulary.index(token) for token in UNKNOWN_TOKENS if token in model.vocabulary}
+    words = [token for token, is_special in zip(tokens, special, strict=True) if not is_special]
+    missed = [token for i, token in zip(ids, tokens, strict=True) if i in unknown]
+    if not missed:
+        return None
+    if len(missed) == len(words):
+        return f"the model knows none of these {len(words)} words and reads each as {UNKNOWN_TOKENS[0]}"
+    names = ", ".join(dict.fromkeys(missed))
+    return f"not in the model's vocabulary, read as {UNKNOWN_TOKENS[0]}: {names}"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,440 @@
+"""Certified radius: a batched bracketing root finder on the certified margin.
+
+The margin as a function of the radius is smooth and falls, until the relaxation breaks down. Each step aims at the end
+of the interpolation of what is known, a little past it toward the far end of the bracket, so that the bracket closes
+from both sides; where that does not pay, it bisects. All instances advance together, and those that are done leave the
+batch. Most of the way is gone in single precision, which proves nothing but says where to look. Every radius that is
+reported was verified itself, rounding included.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from ..core.methods import Method, Relaxation
+from ..core.plan import AutoMethod, Budget
+from ..core.problem import Problem
+from ..core.split import divide
+from ..errors import InputError
+from ..models.model import Model
+from .bracket import Bracket
+from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, unchanged
+
+MOST_STEPS, SKETCH_STEPS = 60, 20
+AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
+PIECES = 4  # into which balls are cut where planes are optimised and nothing else is said
+BEYOND = 1.2  # where balls are cut into pieces, likewise
+WIDE = 1e-2  # relative width of what is only looked for to cut further
+START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
+FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusResult:
+    """For each set of positions, a radius within which the prediction is proved not to change."""
+
+    positions: tuple[tuple[int, ...], ...]
+    radii: tuple[float, ...]
+    normalized: tuple[float, ...]  # radius over the smallest norm of the embeddings it moves
+    tokens: tuple[str, ...]
+    label: int
+    margin: float
+    norm: float
+    method: Method
+    relaxation: Relaxation
+    chosen: str  # method and relaxation in words, with what the budget allowed
+    tolerance: float
+    calls: float  # evaluations of the bounds, on average over the sets
+    seconds: float
+
+    @property
+    def smallest(self) -> tuple[tuple[int, ...], float]:
+        """The most fragile set of positions and its radius."""
+        i = min(range(len(self.radii)), key=lambda k: self.radii[k])
+        return self.positions[i], self.radii[i]
+
+
+def radius(
+    model: Model,
+    inputs: Inputs,
+    *,
+    norm: float | str = 2,
+    words: int = 1,
+    positions: Positions | None = None,
+    method: AutoMethod = "auto",
+    relaxation: Relaxation = "tight",
+    budget: Budget = "balanced",
+    tolerance: float = 1e-3,
+    steps: int = 0,
+    splits: int | None = None,
+    label: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    max_memory: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RadiusResult:
+    """The certified radius of every set of `words` positions (or of the given `positions`).
+
+    method="auto" takes the tightest that `budget` allows; the result says what it was. `tolerance` is the relative
+    width to which the search closes; `steps` of optimising the planes make every evaluation tighter, and so does
+    cutting every ball into up to `splits` pieces (by default four with `steps`, and none without).
+    `progress(done, total)` is called as sets finish.
+    """
+    (result,) = radii(
+        model,
+        [inputs],
+        norm=norm,
+        words=words,
+        positions=positions,
+        method=method,
+        relaxation=relaxation,
+        budget=budget,
+        tolerance=tolerance,
+        steps=steps,
+        splits=splits,
+        label=label,
+        dtype=dtype,
+        device=device,
+        max_memory=max_memory,
+        progress=progress,
+    )
+    return result
+
+
+def radii(
+    model: Model,
+    inputs: Sequence[Inputs],
+    *,
+    norm: float | str = 2,
+    words: int = 1,
+    positions: Positions | None = None,
+    method: AutoMethod = "auto",
+    relaxation: Relaxation = "tight",
+    budget: Budget = "balanced",
+    tolerance: float = 1e-3,
+    steps: int = 0,
+    splits: int | None = None,
+    label: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    max_memory: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[RadiusResult, ...]:
+    """As `radius`, for many inputs: those of one length are searched together."""
+    if not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
+        raise InputError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
+    pieces = (PIECES if steps else 0) if splits is None else splits
+    for name, count in (("steps", steps), ("splits", pieces)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"{name}={count!r}: expected a whole number of 0 or more")
+    p = norm_order(norm)
+    with unchanged():
+        prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
+    sets = [position_sets(q, words, positions) for q in prepared]
+    total = sum(len(s) for s in sets)
+    results: list[RadiusResult | None] = [None] * len(prepared)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for i, q in enumerate(prepared):
+        groups.setdefault(tuple(q.embeddings.shape), []).append(i)
+    done = 0
+    for members in groups.values():
+        started = time.perf_counter()
+        questions = [(prepared[i], s) for i in members for s in sets[i]]
+        problem = Problem.of(
+            questions,
+            p=p,
+            method=method,
+            relaxation=relaxation,
+            budget=budget,
+            max_memory=max_memory,
+        )
+
+        def report(finished: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + finished, total)
+
+        found, calls = search(
+            problem,
+            [q.margin for q, _ in questions],
+            tolerance=tolerance,
+            steps=steps,
+            splits=pieces,
+            progress=report,
+        )
+        seconds = time.perf_counter() - started
+        k = 0
+        for i in members:
+            count = len(sets[i])
+            results[i] = _result(
+                prepared[i],
+                sets[i],
+                found[k : k + count],
+                calls[k : k + count],
+                problem,
+                relaxation,
+                tolerance,
+                _effort(problem, steps, pieces),
+                seconds * count / len(questions),
+            )
+            k += count
+        done += len(questions)
+    return tuple(r for r in results if r is not None)
+
+
+def _result(
+    prepared: Prepared,
+    sets: list[tuple[int, ...]],
+    found: list[float],
+    calls: list[int],
+    problem: Problem,
+    relaxation: Relaxation,
+    tolerance: float,
+    effort: str,
+    seconds: float,
+) -> RadiusResult:
+    p = problem.p
+    norms = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
+    return RadiusResult(
+        positions=tuple(sets),
+        radii=tuple(found),
+        normalized=tuple(_over(r, min(norms[i] for i in s)) for r, s in zip(found, sets, strict=True)),
+        tokens=prepared.tokens,
+        label=prepared.label,
+        margin=prepared.margin,
+        norm=p,
+        method=problem.method,
+        relaxation=relaxation,
+        chosen=problem.described + effort,
+        tolerance=tolerance,
+        calls=sum(calls) / max(1, len(calls)),
+        seconds=seconds,
+    )
+
+
+def _effort(problem: Problem, steps: int, pieces: int) -> str:
+    """What was done beyond one pass of bounds, in words."""
+    if problem.method == "ibp":
+        return ""
+    return (f", {steps} steps" if steps else "") + (f", up to {pieces} pieces" if pieces > 1 else "")
+
+
+def _over(radius: float, norm: float) -> float:
+    """A radius in units of an embedding's norm; inf for an embedding of zeros, such as a black patch."""
+    return 0.0 if radius == 0 else radius / norm if norm > 0 else math.inf
+
+
+def search(
+    problem: Problem,
+    rest: list[float],
+    *,
+    tolerance: float,
+    steps: int = 0,
+    splits: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[list[float], list[int]]:
+    """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
+    calls = [0] * len(problem)
+    active = [i for i, m in enumerate(rest) if m > 0]
+    stages = 1 + (steps > 0) + (splits > 1)
+
+    def stage(number: int) -> Callable[[int], None]:
+        """A set counts a share when a stage is done with it, and whole after the last."""
+        return lambda k: None if progress is None else progress((number * len(problem) + k) // stages)
+
+    brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
+    radii = _found(problem, brackets, calls, active, tolerance, stage(0))
+    if steps > 0 and active:
+        problem, radii = _tuned(problem, rest, radii, calls, steps, tolerance, stage(1))
+    if splits > 1 and active:
+        radii = _divided(problem, rest, radii, calls, splits, tolerance, stage(stages - 1))
+    if progress is not None:
+        progress(len(problem))
+    return radii, calls
+
+
+def _tuned(
+    problem: Problem,
+    rest: list[float],
+    radii: list[float],
+    calls: list[int],
+    steps: int,
+    tolerance: float,
+    progress: Callable[[int], None],
+) -> tuple[Problem, list[float]]:
+    """The problem with planes optimised a little beyond what was reached without, and its radii where larger."""
+    near = [AHEAD * r for r in radii]
+    better = problem.tuned(_like(near, problem), steps=steps)
+    return better, _again(better, rest, radii, near, calls, tolerance, progress)
+
+
+def _divided(
+    problem: Problem,
+    rest: list[float],
+    radii: list[float],
+    calls: list[int],
+    splits: int,
+    tolerance: float,
+    progress: Callable[[int], None],
+) -> list[float]:
+    """Radii proved piece by piece, after cutting into twice as many each time a little beyond what those reach."""
+    near, count = radii, 1
+    while count < splits:
+        count = min(2 * count, splits)
+        problem = divide(problem, _like([BEYOND * r for r in near], problem), count)
+        near = [AHEAD * r for r in near]
+        if count < splits:
+            near = _reached(problem, rest, near, calls)
+    return _again(problem, rest, radii, near, calls, tolerance, progress)
+
+
+def _like(values: list[float], problem: Problem) -> Tensor:
+    return torch.tensor(values, dtype=problem.centre.dtype, device=problem.centre.device)
+
+
+def _reached(problem: Problem, rest: list[float], near: list[float], calls: list[int]) -> list[float]:
+    """About how far a problem reaches, unproved, given about how far it should."""
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
+    active = [i for i, r in enumerate(near) if r > 0]
+    _close(problem.sketch() or problem, brackets, calls, active, WIDE, lambda _: None, sketch=True)
+    return [min(max(b.root() if b.seen else b.low, r / 2), 2 * r) for b, r in zip(brackets, near, strict=True)]
+
+
+def _again(
+    better: Problem,
+    rest: list[float],
+    radii: list[float],
+    near: list[float],
+    calls: list[int],
+    tolerance: float,
+    progress: Callable[[int], None],
+) -> list[float]:
+    """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be."""
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
+    active = [i for i, r in enumerate(radii) if r > 0]
+    found = _found(better, brackets, calls, active, tolerance, progress)
+    return [max(a, b) for a, b in zip(radii, found, strict=True)]
+
+
+def _found(
+    problem: Problem,
+    brackets: list[Bracket],
+    calls: list[int],
+    active: list[int],
+    tolerance: float,
+    progress: Callable[[int], None],
+) -> list[float]:
+    """Close the brackets of some instances, first in single precision, and verify what was found."""
+    sketch, before = problem.sketch(), 0
+
+    def halves(finished: int) -> None:  # a set counts half when it is sketched, and whole when it is proved
+        progress((before + finished) // 2 if sketch is not None else finished)
+
+    if sketch is not None:
+        _close(sketch, brackets, calls, active, tolerance, halves, sketch=True)
+        brackets, before = [b.followed(tolerance) for b in brackets], len(brackets)
+    _close(problem, brackets, calls, active, tolerance, halves)
+    return _verify(problem, brackets, calls, tolerance)
+
+
+def _close(
+    problem: Problem,
+    brackets: list[Bracket],
+    calls: list[int],
+    active: list[int],
+    tolerance: float,
+    progress: Callable[[int], None],
+    *,
+    sketch: bool = False,
+) -> None:
+    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a sketch.
+
+    A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
+    follow what these found.
+    """
+    scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+    least = float(torch.finfo(problem.centre.dtype).tiny)
+    hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
+    done = Bracket.settled if sketch else Bracket.closed
+    for step in range(SKETCH_STEPS if sketch else MOST_STEPS):
+        remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
+        progress(len(brackets) - len(remaining))
+        if step == 0 and sketch and any(brackets[i].guess is None for i in remaining):
+            remaining = remaining[:: max(1, min(4, len(remaining) // 3))]
+        if not remaining:
+            break
+        eps = _representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
+        last = not sketch and all(brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True))
+        found = _margin(problem, eps, remaining, rounding=last)
+        for i, e, m in zip(remaining, eps, found, strict=True):
+            brackets[i].take(e, m, last)
+            calls[i] += 1
+        shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
+        if shares:
+            hints = {i: median(shares) * brackets[i].linear for i in active}
+
+
+def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:
+    """The radii that hold with rounding accounted for: what was found, or a little less."""
+    radii = _representable(problem, [b.low for b in brackets])
+    verified = [b.verified if b.verified == b.low else 0.0 for b in brackets]
+    pending = [i for i, r in enumerate(radii) if r > 0 and verified[i] == 0.0]
+    shrink = tolerance / 4
+    while pending:
+        found = _margin(problem, [radii[i] for i in pending], pending, rounding=True)
+        for i, m in zip(pending, found, strict=True):
+            calls[i] += 1
+            if m > 0:
+                verified[i] = radii[i]
+            else:
+                radii[i] = _representable(problem, [radii[i] * (1 - shrink)])[0]
+        pending = [i for i in pending if verified[i] == 0.0]
+        shrink = min(0.5, shrink * 4)
+        if all(radii[i] < tolerance * brackets[i].low for i in pending):
+            break
+    return verified
+
+
+def _representable(problem: Problem, eps: list[float]) -> list[float]:
+    """Radii as numbers of the problem's precision: what is reported is what was evaluated."""
+    rounded: list[float] = torch.tensor(eps, dtype=problem.centre.dtype).tolist()
+    return rounded
+
+
+def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:
+    """The smallest lower bound over the other classes."""
+    values = torch.tensor(eps, dtype=problem.centre.dtype, device=problem.centre.device)
+    lower: list[float] = problem.margins(values, chosen, rounding=rounding).lower.amin(dim=1).tolist()
+    return lower
+
+
+def _linear(problem: Problem) -> list[float]:
+    """The radius at which the linearised margin vanishes: `margin / sum_k ||gradient_k||_q`."""
+    from ..core.sets.ball import Ball, dual, norm
+
+    graph = problem.compiled.graph
+    chosen = list(range(len(problem)))
+    guesses: list[float] = []
+    step = problem.at_once(1)
+    for k in range(0, len(chosen), step):
+        part = chosen[k : k + step]
+        ball: Ball = problem.ball(torch.ones(len(part)), part)
+        x = ball.centre.clone().requires_grad_(True)
+        with torch.enable_grad():
+            margins = (problem.rows(part) * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2).amin(dim=1)
+            (gradient,) = torch.autograd.grad(margins.sum(), x)
+        blocks = torch.einsum("zund,ztn->ztd", gradient, ball.hot)
+        slope = norm(blocks, dual(problem.p), dim=-1).sum(dim=-1)
+        guesses += _ratio(margins.detach(), slope).tolist()
+    return guesses
+
+
+def _ratio(margin: Tensor, slope: Tensor) -> Tensor:
+    safe = torch.where(slope > 0, slope, torch.ones_like(slope))
+    return torch.where(slope > 0, margin / safe, torch.ones_like(margin)).clamp(min=torch.finfo(slope.dtype).tiny)

@@ -1,0 +1,78 @@
+"""How far the input of a normalisation gets from the middle of its box, as a vector."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import certiformer as cf
+from certiformer.core.methods import Method
+from certiformer.core.problem import Problem
+from certiformer.core.reach import by_form
+from certiformer.questions.inputs import prepare
+
+WIDTH = 24
+
+
+class Block(nn.Module):
+    """Attention, a wide hidden layer with GELU and standard LayerNorm: [batch, n, d] -> [batch, 2]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(WIDTH, 2, 4 * WIDTH, activation="gelu", batch_first=True, dropout=0.0)
+        self.head = nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.layer(x).mean(dim=1))
+        return logits
+
+
+@pytest.fixture(scope="module")
+def model() -> cf.Model:
+    torch.manual_seed(0)
+    return cf.Model(module=Block().double(), embed=nn.Embedding(10, WIDTH).double())
+
+
+@pytest.mark.parametrize("method", ["backward", "backward-forward"])
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+def test_every_point_is_within_the_distance(model: cf.Model, method: Method, norm: float) -> None:
+    eps = {1.0: 0.4, 2.0: 0.2, float("inf"): 0.03}[norm]
+    prepared = prepare(model, [1, 2, 3])
+    problem = Problem.of([(prepared, (0,)), (prepared, (1, 2))], p=norm, method=method, relaxation="tight")
+    ball = problem.ball(torch.tensor([eps, eps / 2], dtype=torch.float64), [0, 1])
+    engine, graph = problem._engine(ball, {}), problem.compiled.graph
+    assert len(engine.measured) == 2
+    with torch.no_grad():
+        points = ball.sample(200, torch.Generator().manual_seed(0))  # [instances, count, 1, n, d]
+        for index in sorted(engine.measured):
+            box = engine.box(graph.nodes[index])
+            reached, towards = box.distance, box.radial
+            assert reached is not None
+            assert towards is not None
+            assert (towards <= reached).all()
+            e = box.centre / torch.linalg.vector_norm(box.centre, dim=-1, keepdim=True)
+            entries = torch.linalg.vector_norm(box.radius, dim=-1)
+            assert (reached <= entries * (1 + 1e-9) + 1e-12).all()
+            furthest, along = torch.zeros_like(reached), torch.zeros_like(reached)
+            for k in range(points.shape[1]):
+                z = graph.values(points[:, k])[index]
+                furthest = torch.maximum(furthest, torch.linalg.vector_norm(z - box.centre, dim=-1))
+                along = torch.maximum(along, ((z - box.centre) * e).sum(dim=-1).abs())
+            assert (furthest <= reached).all()
+            assert (along <= towards).all()
+            assert (along > 0.05 * towards).any()
+            assert (furthest > 0.05 * reached).any()
+
+
+def test_remainders_are_not_added_up_with_the_worst_signs(model: cf.Model) -> None:
+    """Behind a wide hidden layer the remainders of GELU are bounded as a vector: much less than entry by entry."""
+    problem = Problem.of([(prepare(model, [1, 2, 3]), (0,))], p=2.0, method="backward", relaxation="tight")
+    ball = problem.ball(torch.tensor([0.3], dtype=torch.float64), [0])
+    engine = problem._engine(ball, {})
+    with torch.no_grad():
+        node = problem.compiled.graph.nodes[max(engine.measured)]
+        box, form = engine._bound(node)
+        assert box.distance is not None
+        assert form is not None
+        assert (box.distance[:, 0, 0] < 0.8 * by_form(engine, node, box, form).distance[:, 0, 0]).all()

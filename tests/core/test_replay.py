@@ -1,0 +1,187 @@
+"""Evaluations that are recorded: the same numbers, recorded the second time, and never where there is no GPU."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from certiformer.core.ops.base import Box
+from certiformer.core.problem import Problem
+from certiformer.core.sets import Ball
+from certiformer.core.speed import replay
+from certiformer.core.speed.replay import KEPT, Evaluation, Recording, Replays
+from certiformer.questions.inputs import prepare
+from conftest import IDS, random_model
+
+EPS = torch.tensor([0.01, 0.02, 0.005], dtype=torch.float64)
+
+
+def problem(
+    method: Any = "backward",
+    relaxation: Any = "tight",
+    device: str = "cpu",
+    p: float = 2.0,
+    layer_norm: str = "no_var",
+) -> Problem:
+    prepared = prepare(random_model(layers=2, layer_norm=layer_norm, scale=0.3, seed=2), IDS, device=device)
+    return Problem.of([(prepared, s) for s in ((1,), (2,), (1, 3))], p=p, method=method, relaxation=relaxation)
+
+
+def test_nothing_is_recorded_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("an evaluation on a CPU was to be recorded")
+
+    monkeypatch.setattr(Replays, "__call__", never)
+    asked = problem()
+    first, second = asked.margins(EPS), asked.margins(EPS)
+    assert torch.equal(first.lower, second.lower)
+    assert not asked.compiled.replays.seen
+
+
+def test_one_key_means_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of one and of two words in one problem: when only those of one are left, the recording of two is not for
+    them."""
+    shapes: dict[Any, set[Any]] = {}
+
+    def kept(self: Replays, key: Any, evaluate: Any, ball: Ball, rows: torch.Tensor, largest: Any) -> Evaluation:
+        shapes.setdefault(key, set()).add((ball.hot.shape, ball.eps.shape, ball.centre.shape, rows.shape))
+        result: Evaluation = evaluate(ball, rows)
+        return result
+
+    asked = problem()
+    plain = asked.margins(EPS)
+    object.__setattr__(asked.compiled, "cuda", True)
+    monkeypatch.setattr(Replays, "__call__", kept)
+    for chosen in ([0, 1, 2], [0, 1], [2], [1]):
+        found = asked.margins(EPS[chosen], chosen)
+        assert torch.allclose(found.lower, plain.lower[chosen], rtol=1e-9)
+    assert len(shapes) == 2
+    assert all(len(s) == 1 for s in shapes.values())
+
+
+def test_a_recording_is_not_replayed_on_other_shapes() -> None:
+    one, two = (Ball.of(torch.zeros(1, 1, 4, 3), [at], torch.ones(1), 2.0) for at in ((0,), (0, 1)))
+    recording = Recording(two, torch.zeros(1, 1), SimpleNamespace(replay=lambda: None), None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="recorded with"):
+        recording(one, torch.zeros(1, 1))
+
+
+class Counted:
+    """An evaluation that says how often it ran, and recordings of it that need no GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, breaks: bool = False) -> None:
+        self.ran, self.recordings = 0, 0
+        self.breaks = breaks
+        self.ball = Ball.of(torch.zeros(1, 1, 2, 3), [(0,)], torch.ones(1), 2.0)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=800))
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(Recording, "of", self.record)
+        monkeypatch.setattr(replay, "_RECENT", deque())
+
+    def record(self, evaluate: Any, ball: Ball, rows: torch.Tensor, pool: Any) -> Any:
+        if self.breaks:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.recordings += 1
+        return lambda ball, rows: evaluate(ball, rows)._replace(whys=["replayed"])
+
+    def evaluate(self, ball: Ball, rows: torch.Tensor) -> Evaluation:
+        self.ran += 1
+        return Evaluation(Box(rows, rows), torch.ones(1, 1, dtype=torch.bool), ["plain"])
+
+    def ask(self, replays: Replays, key: Any, took: int = 0) -> str:
+        return replays(key, self.evaluate, self.ball, torch.zeros(1, 1), lambda: took).whys[0]
+
+
+def test_an_evaluation_is_recorded_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, replays = Counted(monkeypatch), Replays()
+    assert [counted.ask(replays, "a") for _ in range(4)] == ["plain", "replayed", "replayed", "replayed"]
+    assert counted.recordings == 1
+    assert counted.ask(replays, "b") == "plain"
+
+
+def test_what_keeps_the_gpu_busy_by_itself_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, replays = Counted(monkeypatch), Replays()
+    assert [counted.ask(replays, "a", took=101) for _ in range(3)] == ["plain"] * 3
+    assert (counted.recordings, replays.refused) == (0, {"a"})
+
+
+def test_what_cannot_be_recorded_runs_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, replays = Counted(monkeypatch, breaks=True), Replays()
+    assert [counted.ask(replays, "a") for _ in range(3)] == ["plain"] * 3
+    assert (counted.ran, replays.refused) == (3, {"a"})
+
+
+def test_the_oldest_recordings_are_let_go_whoever_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, first, second = Counted(monkeypatch), Replays(), Replays()
+    for replays, keys in ((first, "ab"), (second, range(KEPT - 1))):
+        for key in keys:
+            assert [counted.ask(replays, key) for _ in range(2)] == ["plain", "replayed"]
+    assert (list(first.recorded), len(second.recorded)) == (["b"], KEPT - 1)
+    assert first.pool
+    assert counted.ask(second, "another") == "plain"
+    assert counted.ask(second, "another") == "replayed"
+    assert (first.recorded, first.pool) == ({}, [])  # and the memory with the last one
+    assert counted.ask(first, "b") == "replayed"
+    assert list(second.recorded) == [*range(1, KEPT - 1), "another"]
+
+
+def test_small_batches_get_their_own_recording_when_they_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, replays = Counted(monkeypatch), Replays()
+    assert replays.fitting(["1", "2", "4"]) == 2  # nothing is recorded: the largest, which serves all
+    assert [counted.ask(replays, "4") for _ in range(2)] == ["plain", "replayed"]
+    assert [replays.fitting(["1", "2", "4"]) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN
+    assert replays.fitting(["1", "2", "4"]) == 0
+    assert counted.ask(replays, "1") == "replayed"
+    assert [replays.fitting(["1", "2", "4"]), replays.fitting(["2", "4"]), replays.fitting(["4"])] == [0, 1, 0]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_batches_of_all_sizes_agree() -> None:
+    asked, eps = problem(device="cuda"), EPS.cuda()
+    for _ in range(replay.OFTEN + 3):
+        whole = asked.margins(eps)
+        for chosen in ([0], [1], [0, 1]):
+            torch.testing.assert_close(
+                asked.margins(eps[chosen], chosen).lower, whole.lower[chosen], rtol=1e-9, atol=1e-9
+            )
+    assert len(asked.compiled.replays.recorded) > 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("method", ["forward", "backward", "backward-forward"])
+@pytest.mark.parametrize("relaxation", ["paper", "tight"])
+@pytest.mark.parametrize("layer_norm", ["no_var", "standard"])
+def test_replayed_bounds_are_the_plain_ones_exactly(
+    method: str, relaxation: str, layer_norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "OFTEN", 1000)
+    asked = problem(method, relaxation, "cuda", layer_norm=layer_norm)
+    eps = EPS.cuda()
+    for rounding in (False, True):
+        for scale in (1.0, 1.0, 0.5, 0.1):  # plain, recorded, replayed at other radii
+            for chosen in ([0, 1, 2], [2, 0], [1]):
+                radii = scale * eps[chosen]
+                found = asked.margins(radii, chosen, rounding=rounding)
+                padded = chosen + chosen[:1] * (3 - len(chosen))
+                plain, reasons = asked.over(
+                    asked.ball(torch.cat([radii, radii[:1].expand(3 - len(chosen))]), padded), padded, rounding=rounding
+                )
+                assert torch.equal(found.lower, plain.lower[: len(chosen)])
+                assert torch.equal(found.upper, plain.upper[: len(chosen)])
+                assert list(found.reasons) == reasons[: len(chosen)]
+    assert asked.compiled.replays.recorded
+    assert not asked.compiled.replays.refused
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_large_evaluations_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "SHARE", 0.0)
+    asked = problem(device="cuda")
+    first, second = (asked.margins(EPS.cuda()) for _ in range(2))
+    assert torch.equal(first.lower, second.lower)
+    assert not asked.compiled.replays.recorded

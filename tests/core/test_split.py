@@ -1,0 +1,211 @@
+"""Pieces of balls: they cover the ball, each is bounded soundly, and splitting only ever gains."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import certiformer as cf
+from certiformer.core.problem import Problem
+from certiformer.core.sets import Ball, Cuts, Piece
+from certiformer.core.split import Split, divide
+from certiformer.questions.inputs import prepare
+from conftest import IDS, random_model
+from kinds import asked
+
+
+def moves(piece: Ball, count: int, seed: int = 0) -> Tensor:
+    """Perturbations inside the whole ball, `[instances, count, m]`: on its boundary, inside, and at the cuts."""
+    generator = torch.Generator().manual_seed(seed)
+    clouds = [piece.sample(count, generator, boundary=b) for b in (True, False)]
+    cloud = torch.cat(clouds, dim=1) - piece.centre[:, None]
+    delta = torch.einsum("zcnd,ztn->zctd", cloud[:, :, 0], piece.hot).flatten(2)
+    if not isinstance(piece, Piece):
+        return delta
+    near = [delta]
+    for cut in (piece.low, piece.high):  # shrunk, or moved between two points, to where the first normal is cut
+        at = torch.einsum("zcm,zm->zc", delta, piece.normal[:, 0])
+        share = torch.where(at * cut[:, :1] > 0, cut[:, :1] / at, 1.0).nan_to_num(1.0).clamp(0, 1)
+        near.append(delta * share[:, :, None])
+    return torch.cat(near, dim=1)
+
+
+def inside(piece: Piece, delta: Tensor, slack: float = 0.0) -> Tensor:
+    at = torch.einsum("zcm,zkm->zck", delta, piece.normal)
+    return ((at >= piece.low[:, None] - slack) & (at <= piece.high[:, None] + slack)).all(dim=2)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("positions", [[(1,), (3,)], [(1,), (0, 3)]])
+@pytest.mark.parametrize("ends", [(-math.inf, 0.1), (0.1, math.inf), (0.2, 0.5), (-0.3, -0.3), (0.8, 1.2)])
+def test_a_linear_function_stays_within_its_extremes(
+    p: float, positions: list[tuple[int, ...]], ends: tuple[float, float]
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    centre = torch.randn(2, 1, 4, 3, generator=generator, dtype=torch.float64)
+    ball = Ball.of(centre, positions, torch.tensor([0.3, 0.7], dtype=torch.float64), p)
+    m = ball.dimension
+    normal = torch.linalg.qr(torch.randn(2, m, 2, generator=generator, dtype=torch.float64))[0].mT
+    reach = ball.spread(normal.mT[None])[0]
+    low, high = torch.full_like(reach, -math.inf), torch.full_like(reach, math.inf)
+    low[:, 0], high[:, 0] = ends[0] * reach[:, 0], ends[1] * reach[:, 0]
+    high[1, 1] = 0.1 * reach[1, 1]
+    piece = Piece(ball.centre, ball.hot, ball.eps, p, normal=normal, low=low, high=high)
+    function = torch.randn(2, 2, m, 5, generator=generator, dtype=torch.float64)
+    function[:, :, :, 0] = normal[:, 0]
+    least, greatest = piece.extremes(function)
+    whole, _ = ball.extremes(function)
+    assert (least[0] >= whole[0]).all()
+    delta = moves(piece, 2000)
+    within = inside(piece, delta, 1e-12)
+    low_values, high_values = torch.einsum("szmr,zcm->szcr", function, delta)
+    assert (low_values >= least[0][:, None] - 1e-9)[within].all()
+    assert (high_values <= greatest[0][:, None] + 1e-9)[within].all()
+
+
+def test_one_cut_of_a_euclidean_ball_is_exact() -> None:
+    centre = torch.zeros(1, 1, 2, 4, dtype=torch.float64)
+    normal = torch.eye(4, dtype=torch.float64)[None, :1]
+    ball = Ball.of(centre, [(1,)], torch.tensor([2.0], dtype=torch.float64), 2.0)
+    cut = torch.tensor([[1.0]], dtype=torch.float64)
+    piece = Piece(ball.centre, ball.hot, ball.eps, 2.0, normal=normal, low=cut, high=cut + 0.5)
+    function = torch.tensor([1.0, 2.0, 0.0, -1.0], dtype=torch.float64).reshape(1, 1, 4)
+    least, greatest = piece.extremes(function)
+    assert float(least) == pytest.approx(1.0 - math.sqrt(3 * 5), rel=1e-6)
+    assert float(greatest) == pytest.approx(1.0 + math.sqrt(3 * 5), rel=1e-6)
+
+
+def split(problem: Problem, eps: Tensor, pieces: int) -> Split:
+    found = divide(problem, eps, pieces)
+    assert isinstance(found, Split)
+    return found
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("kind", ["random 1", "random 2", "pre, one layer, read inside", "products"])
+def test_pieces_cover_the_ball_and_each_is_bounded(kind: str, p: float) -> None:
+    problem = asked(kind, p, "backward", "tight")
+    eps = torch.full((3,), 0.05, dtype=torch.float64)
+    for _ in range(40):  # to where nothing is proved in one piece
+        eps = torch.where((problem.margins(eps).lower > 0).all(dim=1), 1.25 * eps, eps)
+    found = split(problem, eps, 6)
+    assert all(1 < found.owners.count(i) <= 6 for i in range(3))
+    of = list(found.owners)
+    piece = found.parts.ball(eps[of], list(range(len(of))))
+    assert isinstance(piece, Piece)
+    margins, whole = found.parts.margins(eps[of]), found.margins(eps)
+    delta = torch.cat([moves(piece, 60)[of.index(i)][None] for i in range(3)])
+    within = inside(piece, delta[of])
+    for i in range(3):
+        assert within[[j for j, k in enumerate(of) if k == i]].any(dim=0).all()
+    moved = torch.einsum(
+        "zctd,ztn->zcnd", delta.unflatten(2, (piece.hot.shape[1], -1)), problem.ball(eps, [0, 1, 2]).hot
+    )
+    points = problem.centre + moved
+    values = problem.compiled.graph.values(points.flatten(0, 1)[:, None])[-1].unflatten(0, delta.shape[:2])[:, :, None]
+    true = (problem.rows([0, 1, 2])[:, None] * values).flatten(3).sum(dim=3)
+    for j, i in enumerate(of):
+        assert (true[i][within[j]] >= margins.lower[j]).all()
+        assert (true[i][within[j]] <= margins.upper[j]).all()
+    assert (true >= whole.lower[:, None]).all()
+    assert (true <= whole.upper[:, None]).all()
+
+
+def test_halves_share_the_number_at_which_they_are_cut() -> None:
+    problem = asked("random 1", 2.0, "backward", "tight")
+    eps = torch.tensor([0.7, 0.7, 0.3], dtype=torch.float64)
+    found = split(problem, eps, 4)
+    cuts = found.parts.cuts
+    assert isinstance(cuts, Cuts)
+    piece = found.parts.ball(eps[list(found.owners)], list(range(len(found.owners))))
+    assert isinstance(piece, Piece)
+    for i in range(3):
+        own = [j for j, k in enumerate(found.owners) if k == i]
+        for ends in (cuts.low, cuts.high, piece.low, piece.high):
+            assert not torch.isnan(ends[own]).any()
+        inner = {float(x) for x in piece.low[own].flatten() if math.isfinite(x)}
+        assert inner == {float(x) for x in piece.high[own].flatten() if math.isfinite(x)}
+
+
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_splits_only_ever_gain_and_stay_below_the_attack(norm: float, layers: int) -> None:
+    model = random_model(layers=layers, scale=0.35, seed=3)
+    plain = cf.radius(model, IDS, norm=norm, method="backward")
+    pieces = cf.radius(model, IDS, norm=norm, method="backward", splits=4)
+    attacked = cf.attack(model, IDS, norm=norm)
+    for before, after, upper in zip(plain.radii, pieces.radii, attacked.radii, strict=True):
+        assert before <= after <= upper
+    assert sum(pieces.radii) > sum(plain.radii)
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "backward-forward"])
+@pytest.mark.parametrize("relaxation", ["paper", "tight"])
+def test_every_method_splits(method: Any, relaxation: Any) -> None:
+    model = random_model(layers=1, scale=0.35, seed=3, layer_norm="standard")
+    plain = cf.radius(model, IDS, words=2, method=method, relaxation=relaxation)
+    pieces = cf.radius(model, IDS, words=2, method=method, relaxation=relaxation, splits=3)
+    attacked = cf.attack(model, IDS, words=2)
+    for before, after, upper in zip(plain.radii, pieces.radii, attacked.radii, strict=True):
+        assert before <= after <= upper
+
+
+def test_no_splits_change_nothing_and_the_same_splits_give_the_same() -> None:
+    model = random_model(layers=1, scale=0.35, seed=3)
+    plain = cf.radius(model, IDS)
+    assert cf.radius(model, IDS, splits=0).radii == cf.radius(model, IDS, splits=1).radii == plain.radii
+    assert cf.radius(model, IDS, splits=3).radii == cf.radius(model, IDS, splits=3).radii
+
+
+def test_a_verdict_by_pieces() -> None:
+    model = random_model(layers=1, scale=0.35, seed=3)
+    plain = cf.radius(model, IDS, method="backward", positions=[2])
+    eps = 1.02 * plain.radii[0]
+    assert cf.certify(model, IDS, eps=eps, positions=[2], method="backward").status == "unknown"
+    assert cf.certify(model, IDS, eps=eps, positions=[2], method="backward", splits=8).status == "certified"
+
+
+def test_splits_with_float32_and_many_sentences() -> None:
+    model = random_model(layers=1, scale=0.35, seed=3)
+    for result in cf.radii(model, [IDS, [2, 9, 4, 12, 3]], splits=3, dtype=torch.float32, max_memory=1 << 22):
+        attacked = cf.attack(model, IDS if result.tokens == prepare(model, IDS).tokens else [2, 9, 4, 12, 3])
+        assert all(a <= b for a, b in zip(result.radii, attacked.radii, strict=True))
+
+
+@pytest.mark.parametrize("splits", [-1, 1.5, True])
+def test_bad_splits_are_named(splits: Any) -> None:
+    with pytest.raises(cf.InputError, match="splits="):
+        cf.radius(random_model(), IDS, splits=splits)
+    with pytest.raises(cf.InputError, match="splits="):
+        cf.certify(random_model(), IDS, eps=0.1, splits=splits)
+
+
+def test_steps_come_with_pieces_and_the_result_says_so() -> None:
+    model = random_model(layers=2, scale=0.3, seed=3)
+    options: dict[str, Any] = {"method": "backward", "positions": [[1]], "steps": 3}
+    plain, alone, both = (cf.radius(model, IDS, **{**options, **more}) for more in ({"steps": 0}, {"splits": 0}, {}))
+    assert plain.radii[0] <= alone.radii[0] <= both.radii[0]
+    assert "pieces" not in plain.chosen + alone.chosen
+    assert both.chosen.endswith("3 steps, up to 4 pieces")
+
+
+def test_what_is_affine_needs_no_cutting() -> None:
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 3)).eval()
+    x = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    for options in ({"splits": 2}, {"steps": 2}):
+        whole, cut = (cf.radius(cf.Model(module), x, positions=[1], **more) for more in ({}, options))  # type: ignore[arg-type]
+        assert cut.radii == pytest.approx(whole.radii, rel=1e-3)
+    assert cf.certify(cf.Model(module), x, eps=100.0, positions=[1], splits=2).status == "refuted"
+
+
+def test_an_instance_may_be_asked_twice() -> None:
+    problem = asked("pre", 2.0, "backward", "tight", torch.float64)
+    split = divide(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+    eps = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    both = split.margins(eps, [0, 0]).lower
+    for k in (0, 1):
+        torch.testing.assert_close(both[k], split.margins(eps[k : k + 1], [0]).lower[0])

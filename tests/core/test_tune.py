@@ -1,0 +1,48 @@
+"""Optimised planes: never worse, still sound, the same each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import certiformer as cf
+from certiformer.core.problem import Problem
+from certiformer.questions.inputs import prepare
+from conftest import IDS, random_model
+
+
+@pytest.mark.parametrize("method", ["backward", "backward-forward"])
+def test_steps_only_ever_gain_and_stay_below_the_attack(method: Any) -> None:
+    model = random_model(layers=2, scale=0.35, seed=3)
+    plain = cf.radius(model, IDS, method=method)
+    tuned = cf.radius(model, IDS, method=method, steps=6)
+    again = cf.radius(model, IDS, method=method, steps=6)
+    attacked = cf.attack(model, IDS)
+    assert tuned.radii == again.radii
+    for before, after, upper in zip(plain.radii, tuned.radii, attacked.radii, strict=True):
+        assert before <= after <= upper
+    assert sum(tuned.radii) > sum(plain.radii)
+
+
+@pytest.mark.parametrize("layer_norm", ["no_var", "standard"])
+def test_tuned_bounds_hold_at_every_sample(layer_norm: str) -> None:
+    prepared = prepare(random_model(layers=2, scale=0.35, seed=5, layer_norm=layer_norm), IDS)
+    questions = [(prepared, (1,)), (prepared, (2, 3))]
+    problem = Problem.of(questions, p=2.0, method="backward-forward", relaxation="tight")
+    eps = torch.tensor([0.05, 0.02], dtype=torch.float64)
+    tuned = problem.tuned(eps, steps=5)
+    margins, plain = tuned.margins(eps), problem.margins(eps)
+    assert (margins.lower.amin(dim=1) >= plain.lower.amin(dim=1) - 1e-9).all()
+    cloud = tuned.ball(eps, [0, 1]).sample(500, torch.Generator().manual_seed(1))
+    values = tuned.compiled.graph.values(cloud.flatten(0, 1))[-1].unflatten(0, (2, 500))[:, :, None]
+    margin = (tuned.rows([0, 1])[:, None] * values).flatten(3).sum(dim=3)
+    assert (margin >= margins.lower[:, None]).all()
+    assert (margin <= margins.upper[:, None]).all()
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, True])
+def test_bad_steps_are_named(steps: Any) -> None:
+    with pytest.raises(cf.InputError, match="steps="):
+        cf.radius(random_model(), IDS, steps=steps)

@@ -1,0 +1,253 @@
+"""Radii: verified, close to where the proof ends, found in few evaluations, below every attack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import certiformer as cf
+from certiformer.core.problem import Margins, Problem
+from certiformer.models import bundled
+from certiformer.questions.bracket import Bracket
+from certiformer.questions.inputs import position_sets, prepare
+from certiformer.questions.search import _verify
+from conftest import IDS, random_model
+
+SENTENCES = (
+    "a gripping , beautiful film",
+    "the plot is a mess and the jokes fall flat",
+    "great fun",
+    "it 's not bad at all",
+    "a dull , lifeless exercise",
+    "i loved every minute of it",
+    "one of the year 's best films .",
+    "too long and far too slow",
+    "the acting is superb",
+    "an utter waste of time",
+)
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "backward", "backward-forward"])
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+def test_a_radius_is_proved_and_not_much_more_is(method: Any, norm: float) -> None:
+    model = random_model(layers=1, scale=0.3, seed=4)
+    result = cf.radius(model, IDS, norm=norm, method=method, relaxation="paper", tolerance=1e-3)
+    sets = [list(s) for s in result.positions]
+    inside = cf.bounds(model, IDS, eps=result.radii, norm=norm, positions=sets, method=method, relaxation="paper")
+    assert all(inside.certified)
+    past = [r * 1.0025 for r in result.radii]
+    outside = cf.bounds(model, IDS, eps=past, norm=norm, positions=sets, method=method, relaxation="paper")
+    assert not any(outside.certified)
+
+
+def test_few_evaluations(reference: Path, reference_ids: list[list[int]]) -> None:
+    """At most 9 on average for a width of 1e-3, over models, sentences and norms."""
+    calls = []
+    for name in ("sst_1_small", "sst_2_tiny", "sst_3_tiny"):
+        model = cf.load(reference / name)
+        for sentence, norm in ((0, 1), (2, 2), (0, math.inf)):
+            calls.append(cf.radius(model, reference_ids[sentence], norm=norm, method="backward-forward").calls)
+    assert sum(calls) / len(calls) <= 9
+
+
+def test_pairs_of_words_and_given_sets() -> None:
+    model = random_model(layers=1, scale=0.3, seed=6)
+    singles = cf.radius(model, IDS, words=1)
+    pairs = cf.radius(model, IDS, words=2)
+    assert pairs.positions == ((1, 2), (1, 3), (2, 3))
+    alone = dict(zip(singles.positions, singles.radii, strict=True))
+    for (i, j), r in zip(pairs.positions, pairs.radii, strict=True):
+        assert 0 < r <= min(alone[i,], alone[j,]) * 1.001
+    given = cf.radius(model, IDS, positions=[[2, 1]])
+    assert given.positions == ((1, 2),)
+    assert math.isclose(given.radii[0], pairs.radii[0], rel_tol=2e-3)
+    assert singles.smallest[1] == min(singles.radii)
+
+
+def test_many_inputs_give_what_each_gives_alone() -> None:
+    model = random_model(layers=1, scale=0.3, seed=8)
+    texts = [IDS, [2, 9, 3], [2, 4, 4, 12, 3]]
+    for together, ids in zip(cf.radii(model, texts), texts, strict=True):
+        alone = cf.radius(model, ids)
+        assert together.positions == alone.positions
+        assert together.radii == pytest.approx(alone.radii, rel=2e-3)
+
+
+def test_a_label_that_is_not_the_answer_has_no_radius() -> None:
+    model = random_model(scale=0.3)
+    other = (cf.radius(model, IDS).label + 1) % 3
+    assert set(cf.radius(model, IDS, label=other).radii) == {0.0}
+
+
+def test_the_bracket_only_ever_reports_what_was_proved() -> None:
+    """On margins that jump, the lower end is always a radius that was evaluated with a positive margin."""
+    for cliff in (0.3, 1.7, 40.0, 1e-4):
+        bracket, proved, steps = Bracket(2.0, 1.0), {0.0}, 0
+        while not bracket.closed(1e-3):
+            eps = bracket.aim(1e-3, 1.0)
+            assert bracket.low < eps < bracket.high
+            margin = 2 - eps / cliff if eps < cliff else -math.inf
+            bracket.take(eps, margin, rounding=False)
+            if margin > 0:
+                proved.add(eps)
+            steps += 1
+            assert steps < 60
+        assert bracket.low in proved
+        assert cliff * (1 - 2e-3) <= bracket.low < cliff
+
+
+def closed(bracket: Bracket, margin: Callable[[float], float], *, sketch: bool) -> set[float]:
+    """Close or settle a bracket on a margin, and say at which radii it was proved."""
+    done, proved = (Bracket.settled if sketch else Bracket.closed), set()
+    for _ in range(60):
+        if done(bracket, 1e-3):
+            return proved
+        eps = bracket.aim(1e-3, 0.05)
+        assert bracket.low < eps < bracket.high
+        value = margin(eps)
+        bracket.take(eps, value, rounding=not sketch and bracket.final(eps, 1e-3))
+        if value > 0:
+            proved.add(eps)
+    raise AssertionError(f"not closed: {bracket}")
+
+
+@given(
+    end=st.floats(1e-6, 1e3),
+    power=st.floats(1.0, 8.0),
+    drop=st.floats(0.02, 2.0),
+    off=st.floats(-0.02, 0.02),
+)
+def test_a_sketch_may_be_wrong_and_only_costs_time(end: float, power: float, drop: float, off: float) -> None:
+    """Margins that fall to their end, or off a cliff before it, and a sketch that is off by up to two percent."""
+
+    def margin(eps: float) -> float:
+        return 3 * (1 - drop * (eps / end) ** power) if eps < end else -math.inf
+
+    true = end * min(1.0, drop ** (-1 / power))
+    guess = Bracket(3.0, 1.0)
+    closed(guess, lambda eps: margin(eps * (1 + off)), sketch=True)
+    bracket = guess.followed(1e-3)
+    proved = closed(bracket, margin, sketch=False)
+    assert bracket.low in proved
+    assert true * (1 - 2e-3) <= bracket.low < true
+
+
+@pytest.mark.parametrize("more", [{}, {"splits": 2}, {"steps": 2}])
+def test_progress_only_goes_up_and_ends_with_the_search(more: dict[str, Any]) -> None:
+    seen: list[tuple[int, int]] = []
+    cf.radius(random_model(scale=0.3), IDS, progress=lambda done, total: seen.append((done, total)), **more)
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1] == seen[0][1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("low", [0.3, 0.0])
+def test_what_never_holds_with_rounding_ends_at_zero(dtype: torch.dtype, low: float) -> None:
+    """Proved without rounding, down to the smallest number there is, and never with it."""
+    low = low or float(torch.finfo(dtype).tiny)
+    refused = Margins(torch.full((1, 1), -1.0), torch.ones(1, 1), (None,))
+    problem: Any = SimpleNamespace(centre=torch.zeros(1, dtype=dtype), margins=lambda *_, **__: refused)
+    calls = [0]
+    assert _verify(problem, [Bracket(1.0, 1.0, low=low)], calls, 1e-3) == [0.0]
+    assert 0 < calls[0] < 60
+
+
+def test_what_single_precision_cannot_see_is_found_in_double() -> None:
+    """A margin of 1e-9, far below the rounding of float32: the sketch says nothing, or the wrong thing."""
+    model = random_model(layers=1, scale=0.3, seed=8)
+    prepared = prepare(model, IDS)
+    gap = float(prepared.logits[0].amax() - prepared.logits[0].sort().values[-2])
+    with torch.no_grad():
+        model.module.classifier.bias[prepared.label] -= gap - 1e-9
+    found = cf.radius(model, IDS, tolerance=1e-2)
+    assert found.label == prepared.label
+    assert 0 < found.margin < 1e-6
+    assert all(r > 0 for r in found.radii)
+    attacked = cf.attack(model, IDS)
+    assert all(r <= a for r, a in zip(found.radii, attacked.radii, strict=True))
+
+
+@pytest.mark.parametrize("change", [{"tolerance": 0}, {"tolerance": 2}, {"method": "best"}, {"budget": "endless"}])
+def test_bad_options_are_named(change: dict[str, Any]) -> None:
+    with pytest.raises(cf.InputError, match=next(iter(change))):
+        cf.radius(random_model(), IDS, **change)
+
+
+def test_auto_says_what_it_chose() -> None:
+    model = random_model(layers=2)
+    quick = cf.radius(model, IDS, budget="fast")
+    assert quick.method == "backward"
+    assert "tight" in quick.chosen
+    paper = cf.radius(model, IDS, relaxation="paper")
+    assert (paper.method, paper.relaxation) == ("backward-forward", "paper")
+
+
+def check_against_attack(triples: int, seed: int) -> None:
+    models = bundled()
+    assert models, "the bundled models are part of the package"
+    generator = torch.Generator().manual_seed(seed)
+
+    def pick(n: int) -> int:
+        return int(torch.randint(n, (), generator=generator))
+
+    done = 0
+    while done < triples:
+        model, text, norm = models[pick(len(models))], SENTENCES[pick(len(SENTENCES))], (1, 2, math.inf)[pick(3)]
+        sets = position_sets(prepare(model, text), 1, None)
+        chosen = [list(sets[pick(len(sets))]) for _ in range(min(4, len(sets)))]
+        proved = cf.radius(model, text, norm=norm, positions=chosen, budget="fast")
+        attacked = cf.attack(model, text, norm=norm, positions=chosen)
+        for certified, upper in zip(proved.radii, attacked.radii, strict=True):
+            assert 0 < certified <= upper
+        done += len(chosen)
+
+
+def test_certified_is_at_most_attacked_on_the_bundled_models() -> None:
+    check_against_attack(24, seed=0)
+
+
+@pytest.mark.slow
+def test_certified_is_at_most_attacked_on_200_triples() -> None:
+    check_against_attack(200, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "p"),
+    [("sst_1_small", 0, 2.0), ("sst_2_tiny", 0, 2.0), ("sst_2_tiny", 0, math.inf), ("sst_1_small", 1, 1.0)],
+)
+def test_tight_reaches_the_reference(
+    name: str, sentence: int, p: float, reference: Path, reference_radii: Any, reference_ids: list[list[int]]
+) -> None:
+    """Backward with softmax in one piece, simplex shift and score differences: within 1 %, and below every attack."""
+    stated = reference_radii[name, sentence, p, "backward, 3.1 + 3.2 + 3.3"]
+    model = cf.load(reference / name)
+    found = cf.radius(model, reference_ids[sentence], norm=p, method="backward", relaxation="tight", budget="tight")
+    paper = cf.radius(model, reference_ids[sentence], norm=p, method="backward-forward", relaxation="paper")
+    for (i,), r, floor in zip(found.positions, found.radii, paper.radii, strict=True):
+        assert r >= 0.99 * stated[i]
+        assert r >= 0.999 * floor
+    if (name, sentence, p, "PGD upper bound") in reference_radii:
+        upper = reference_radii[name, sentence, p, "PGD upper bound"]
+        assert all(r <= upper[i] for (i,), r in zip(found.positions, found.radii, strict=True))
+
+
+def test_standard_layer_norm_is_certified_three_times_as_far(reference: Path, reference_ids: list[list[int]]) -> None:
+    model = cf.load(reference / "sst_1_small_standard")
+    result = cf.radius(model, reference_ids[0], norm=2, relaxation="tight")
+    assert sum(result.radii) / len(result.radii) >= 0.075
+    attacked = cf.attack(model, reference_ids[0], norm=2)
+    assert all(r <= a for r, a in zip(result.radii, attacked.radii, strict=True))
+
+
+def test_problem_of_describes_itself() -> None:
+    prepared = prepare(random_model(), IDS)
+    problem = Problem.of([(prepared, (1,))], p=2.0, method="ibp", relaxation="paper")
+    assert problem.described == "interval propagation"

@@ -40,16 +40,16 @@ slow: $(TOOLS)
 	$(BIN)/python -m pytest -q -m slow
 
 # what is generated: the table of operations, the output that the README shows, and the tables of measurements
-docs: $(STAMP)
+docs: $(TOOLS)
 	$(BIN)/python -m certiformer.core.ops > docs/supported-ops.md
-	OMP_NUM_THREADS=1 $(BIN)/python docs/refresh.py
-	$(BIN)/python -m certiformer_reproduction.bench --fill docs/performance.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m certiformer_reproduction readme
+	$(BIN)/python -m certiformer_reproduction performance --page docs/notebook/performance.md
 
-# the paper's tables, as far as results/ holds them, into docs/results.md; make results FROM=folder
+# the paper's tables, as far as results/ holds them, into docs/notebook/results.md; make results FROM=folder
 FROM ?= results
 results: $(TOOLS)
-	$(BIN)/python -m certiformer_reproduction.paper plots --out $(FROM)
-	$(BIN)/python docs/results.py $(FROM)
+	$(BIN)/python -m certiformer_reproduction plots --out $(FROM)
+	$(BIN)/python -m certiformer_reproduction results --from $(FROM)
 
 clean:
 	rm -rf $(VENV) build dist demo

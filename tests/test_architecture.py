@@ -51,8 +51,6 @@ ALLOWED: set[str] = {
     "certiformer.report.measure.measure",
     "certiformer.report.measure.measure_many",
     "certiformer.training.train.train",
-    "certiformer_reproduction.cli.bench.bench",
-    "certiformer_reproduction.cli.reproduce.reproduce",
 }
 
 

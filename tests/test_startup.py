@@ -26,7 +26,7 @@ def loaded_after(code: str) -> set[str]:
         "import certiformer",
         "import certiformer; certiformer.load()",
         "import certiformer; certiformer.radius(certiformer.load('sst-1'), 'a film', positions=[1], tolerance=0.5)",
-        "import certiformer_reproduction.bench.__main__",
+        "import certiformer_reproduction.command_line as c; c.main([])",
     ],
 )
 def test_the_library_loads_nothing_that_is_slow(code: str) -> None:

@@ -1,12 +1,7 @@
-"""Every model of the paper and the bundled ones as data, and one command that trains them all.
-
-python -m certiformer_reproduction.zoo --data-dir DATA --out DIR --device cuda
-"""
+"""Every model of the paper and the bundled ones as data, and what trains them all: `certiformer reproduce zoo`."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from certiformer.data import Dataset, Example, load_data
-from certiformer.errors import CertiformerError, InputError
+from certiformer.errors import InputError
 from certiformer.models.folder import CONFIG
 from certiformer.models.network import LAYER_NORMS, Config
 from certiformer.training import checkpoint
 from certiformer.training.train import Progress, Recipe, Trained, train
+
+Stored = Literal["float32", "float16"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Entry:
     data: Literal["sst", "yelp"]
     config: Config
     recipe: Recipe
-    stored_as: Literal["float32", "float16"] = "float32"
+    stored_as: Stored = "float32"
 
 
 # dev accuracy peaks after a few epochs; without a strong penalty single attention scores reach 9, in the third layer
@@ -69,15 +66,20 @@ def _bundled() -> tuple[Entry, ...]:
 ZOO: tuple[Entry, ...] = (*_bundled(), *_paper())
 
 
-def pick(names: Sequence[str] | None = None) -> tuple[Entry, ...]:
+def pick(names: Sequence[str] | None = None, *, stored_as: Stored | None = None) -> tuple[Entry, ...]:
     """The entries of these names, in the zoo's order; all of them when none is named."""
-    if names is None:
-        return ZOO
-    known = {entry.name for entry in ZOO}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InputError(f"no model {unknown[0]!r} in the zoo: it has {', '.join(entry.name for entry in ZOO)}")
-    return tuple(entry for entry in ZOO if entry.name in names)
+    known = [entry.name for entry in ZOO]
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"no model {name!r} in the zoo: it has {', '.join(known)}")
+    chosen = [entry for entry in ZOO if names is None or entry.name in names]
+    return tuple(entry if stored_as is None else replace(entry, stored_as=stored_as) for entry in chosen)
+
+
+def described(entry: Entry) -> str:
+    """A line of the list."""
+    c = entry.config
+    return f"{entry.name:22} {c.num_hidden_layers:2} layers, width {c.hidden_size}, {c.layer_norm}"
 
 
 def tiny(entry: Entry) -> Entry:
@@ -156,7 +158,7 @@ def train_all(
     entries: Sequence[Entry],
     out: Path,
     *,
-    data_dir: str | None = None,
+    data_dir: Path | None = None,
     device: str = "auto",
     scale: Literal["full", "tiny"] = "full",
     say: Callable[[str], None] = print,
@@ -188,41 +190,3 @@ def train_all(
         say(f"{title}: done in {result.seconds:.0f} s, dev {result.dev_accuracy:.2%}{test}")
     say(f"{len(results)} trained in {time.perf_counter() - started:.0f} s, in {out}")
     return results
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; errors are one line and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m certiformer_reproduction.zoo", description="Train the models.")
-    parser.add_argument("--data-dir", help="folder with the data; default: CERTIFORMER_DATA, else a download")
-    parser.add_argument("--out", type=Path, default=Path("zoo"), help="folder to hold one folder a model")
-    parser.add_argument("--only", help="names with commas between them; default: all of them")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
-    parser.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny: seconds, to try the way")
-    parser.add_argument("--float16", action="store_true", help="store the weights in half precision")
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
-    options = parser.parse_args(arguments)
-    try:
-        entries = pick(options.only.split(",") if options.only else None)
-        if options.float16:
-            entries = tuple(replace(entry, stored_as="float16") for entry in entries)
-        if options.list:
-            for entry in entries:
-                c = entry.config
-                print(f"{entry.name:22} {c.num_hidden_layers:2} layers, width {c.hidden_size}, {c.layer_norm}")
-            return 0
-        train_all(
-            entries,
-            options.out,
-            data_dir=options.data_dir,
-            device=options.device,
-            scale=options.scale,
-            say=lambda line: print(line, flush=True),
-        )
-    except CertiformerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,6 +12,7 @@ from certiformer.cli import main
 from certiformer.models import load
 from certiformer.training import Recipe, Trained
 from certiformer_reproduction import zoo
+from certiformer_reproduction.command_line import main as beside
 
 PHRASES = "label\tsentence\n" + "".join(f"{i % 2}\t{('bad', 'good')[i % 2]} film {i % 7}\n" for i in range(80))
 TREES = "(4 (4 good) (2 film))\n(1 (1 bad) (2 film))\n(3 (3 fine) (2 .))\n(0 (0 dull) (2 .))\n"
@@ -51,7 +52,7 @@ def test_holds_every_model_of_the_paper():
 def test_trains_all_skips_finished_ones_and_is_plain_to_read(tmp_path, data_dir, capsys):
     names = "sst-1,sst_2_standard,yelp_1_small,sst_12_d128"
     call = ["--data-dir", str(data_dir), "--out", str(tmp_path / "out"), "--scale", "tiny", "--device", "cpu"]
-    assert zoo.main([*call, "--only", names]) == 0
+    assert beside(["zoo", *call, "--only", names]) == 0
     printed = capsys.readouterr().out
     assert "[1/4] sst-1: done" in printed
     assert "\x1b" not in printed
@@ -62,16 +63,16 @@ def test_trains_all_skips_finished_ones_and_is_plain_to_read(tmp_path, data_dir,
         for file in ("README.md", "config.json"):
             assert str(tmp_path) not in (tmp_path / "out" / name / file).read_text()
     assert load(tmp_path / "out" / "sst_2_standard").facts["layer_norm"] == "standard"
-    assert zoo.main([*call, "--only", "sst-1"]) == 0
+    assert beside(["zoo", *call, "--only", "sst-1"]) == 0
     assert "already trained, skipped" in capsys.readouterr().out
     half = [*call[:2], "--out", str(tmp_path / "half"), *call[4:]]
-    assert zoo.main([*half, "--only", "sst-1,sst_1_small", "--float16"]) == 0
+    assert beside(["zoo", *half, "--only", "sst-1,sst_1_small", "--float16"]) == 0
     assert load(tmp_path / "half" / "sst_1_small").facts["command"].endswith("--float16 --out sst_1_small")
 
 
 def test_unknown_names_and_absent_data_are_one_line(tmp_path, capsys):
-    assert zoo.main(["--only", "sst_99"]) == 2
-    assert zoo.main(["--only", "sst-1", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert beside(["zoo", "--only", "sst_99"]) == 2
+    assert beside(["zoo", "--only", "sst-1", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: no model 'sst_99' in the zoo")
     assert "looked below" in second

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from certiformer.core.methods import Relaxation
-from certiformer.core.plan import AutoMethod, Budget
+if TYPE_CHECKING:
+    from certiformer.core.methods import Relaxation
+    from certiformer.core.plan import AutoMethod, Budget
 
 # 16 words and 6: with the first and the last token 18 and 8
 LONG = "the film is a funny , moving and beautifully acted story of friendship and love ."

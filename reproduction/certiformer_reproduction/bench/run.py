@@ -163,5 +163,5 @@ def read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise InputError(f"{file}: expected what `certiformer bench --out` writes")
+        raise InputError(f"{file}: expected what `certiformer bench SUITE --out` writes")
     return document

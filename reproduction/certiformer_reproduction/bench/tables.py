@@ -1,4 +1,4 @@
-"""Measurements as text: a line a case, before against after, and the Markdown of docs/performance.md."""
+"""Measurements as text: a line a case, before against after, and the Markdown of the notebook."""
 
 from __future__ import annotations
 

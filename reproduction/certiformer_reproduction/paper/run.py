@@ -14,7 +14,7 @@ from .study import Bench, Clock, Outcome, Progress, Settings, plan, run
 from .tables import TABLES
 from .write import write
 
-NAMES = (*TABLES, "all", "plots")
+NAMES = (*TABLES, "all")
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,9 @@ class Reproduced:
 
 
 def reproduce(name: str, settings: Settings, *, on_progress: Callable[[Progress], None] | None = None) -> Reproduced:
-    """Run a table (or all of them) as far as the time limit allows, and write it; or draw what there is."""
+    """Run a table (or all of them) as far as the time limit allows, and write it."""
     if name not in NAMES:
         raise InputError(f"no table {name!r}: expected one of {', '.join(NAMES)}")
-    if name == "plots":
-        from .plots import draw
-
-        return Reproduced((), tuple(draw(settings.out)), Outcome(0, 0, ()))
     bench, store = Bench(settings), Store(settings.out)
     chosen = list(TABLES.values()) if name == "all" else [TABLES[name]]
     studies = [study for study in (plan(table, bench) for table in chosen) if study.groups and study.ways]

@@ -87,7 +87,7 @@ class Bench:
         if missing:
             raise InputError(
                 f"--models {self.settings.models} lacks {', '.join(missing)}. Train what is missing with: "
-                f"python -m certiformer_reproduction.zoo --data-dir DATA --out {self.settings.models} "
+                f"certiformer reproduce zoo --data-dir DATA --out {self.settings.models} "
                 f"--only {','.join(missing)}"
             )
 

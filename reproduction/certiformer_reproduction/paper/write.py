@@ -45,7 +45,7 @@ def write(result: Result, out: Path) -> list[Path]:
 
 def command(name: str, settings: Settings) -> str:
     """The call that gives a table; no path of this machine is in it."""
-    words = ["certiformer", "reproduce", name, "--data-dir", "DATA", "--models", "MODELS"]
+    words = ["certiformer", "reproduce", "tables", name, "--data-dir", "DATA", "--models", "MODELS"]
     norms = None if settings.norms is None else [f"{p:g}" for p in settings.norms]
     for option, value in (
         ("--sentences", settings.sentences),

@@ -1,6 +1,6 @@
 """What a training recipe does to accuracy and to the certified radius: one row of a Markdown table for each model.
 
-python -m certiformer_reproduction.studies.recipes --data-dir DATA sst-1 sst-2 path/to/folder ...
+certiformer reproduce recipes --data-dir DATA sst-1 sst-2 path/to/folder ...
 
 The radius is the mean over every word of ten test sentences of at most 16 tokens: of each class the first five that all
 24 models of the first comparison classified correctly. A model that gets one wrong is measured on the others, and the
@@ -9,9 +9,7 @@ table says so. Attention scores are those of the first 300 dev sentences, layer 
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -79,25 +77,11 @@ def row(model: cf.Model, name: str, data: Dataset, *, norm: str, relaxation: Rel
     return f"| {' | '.join(cells)} |"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Accuracy and certified radius of models, as a Markdown table.")
-    parser.add_argument("models", nargs="+", help="bundled names or model folders")
-    parser.add_argument("--data-dir", help="folder with the data; default: CERTIFORMER_DATA, else a download")
-    parser.add_argument("--norm", default="2", help="1, 2 or inf")
-    parser.add_argument("--relaxation", default="paper", choices=("paper", "tight"))
-    options = parser.parse_args(arguments)
-    try:
-        data = load_data("sst", data_dir=options.data_dir)
-        opened = [(Path(name).name, cf.load(name)) for name in options.models]
-        print("| model | test | score rms | score max | margin | radius | relative | smallest |")
-        print("|---|---|---|---|---|---|---|---|", flush=True)
-        for name, model in opened:
-            print(row(model, name, data, norm=options.norm, relaxation=options.relaxation), flush=True)
-    except cf.CertiformerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def table(models: Sequence[str], *, data_dir: Path | None, norm: str, relaxation: Relaxation) -> Iterator[str]:
+    """The lines of the table, each as it is done; every model is opened before the first."""
+    data = load_data("sst", data_dir=data_dir)
+    opened = [(Path(name).name, cf.load(name)) for name in models]
+    yield "| model | test | score rms | score max | margin | radius | relative | smallest |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, model in opened:
+        yield row(model, name, data, norm=norm, relaxation=relaxation)

@@ -1,24 +1,31 @@
 """How far the methods certify, against an attack: models x methods x norms.
 
-    python -m certiformer_reproduction.studies.tightness MODEL [MODEL ...] --out FILE.json [--device cuda]
+certiformer reproduce tightness MODEL [MODEL ...] --out FILE.json --device cuda
 
 Each MODEL is a bundled name or a folder. Prints a Markdown table and writes JSON with settings, machine and versions.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
-import platform
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import certiformer as cf
-from certiformer.questions.inputs import norm_name, norm_order
+from certiformer.errors import InputError
+from certiformer.questions.inputs import norm_name
+from certiformer.training import pick_device
 
+from ..bench import machine
+from ..bench.machine import synchronized
+
+Row = dict[str, Any]
 SENTENCES = ("lame , haphazard teen comedy .", "excellent acting and direction .")
 WAYS: dict[str, dict[str, Any]] = {
     "ibp": {"method": "ibp", "relaxation": "paper"},
@@ -29,20 +36,32 @@ WAYS: dict[str, dict[str, Any]] = {
     "backward, tight, fast": {"method": "backward", "relaxation": "tight", "budget": "fast"},
     "backward, tight": {"method": "backward", "relaxation": "tight", "budget": "tight"},
 }
-USUAL = ";".join(WAYS)
+USUAL = tuple(WAYS)
 WAYS |= {
     f"backward, tight, {name}": {"method": "backward", "relaxation": "tight", **more}
     for name, more in (("4 pieces", {"splits": 4}), ("8 pieces", {"splits": 8}), ("30 steps", {"steps": 30}))
 }
 
 
-def synchronized(device: str) -> float:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter()
+@dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    models: tuple[str, ...]
+    out: Path
+    device: str = "cpu"
+    norms: tuple[float, ...] = (2.0,)
+    ways: tuple[str, ...] = USUAL
+    texts: tuple[str, ...] | None = None
+    time_limit: float = 1e9
+
+    def __post_init__(self) -> None:
+        unknown = [way for way in self.ways if way not in WAYS]
+        if unknown:
+            raise InputError(f"--ways {unknown[0]!r}: expected some of {'; '.join(WAYS)}")
 
 
-def measure(model: cf.Model, way: str, norm: str, sentences: list[str], device: str) -> dict[str, Any]:
+def measure(model: cf.Model, way: str, norm: float, sentences: Sequence[str], device: str) -> Row:
     """Mean radius over all words of the sentences, its ratio to the attack's, seconds and peak memory."""
     certified: list[float] = []
     attacked: list[float] = []
@@ -64,7 +83,7 @@ def measure(model: cf.Model, way: str, norm: str, sentences: list[str], device: 
     return {
         "model": model.name,
         "way": way,
-        "norm": norm_name(norm_order(norm)),
+        "norm": norm_name(norm),
         "radius": mean,
         "attack": sum(attacked) / len(attacked),
         "ratio": mean / (sum(attacked) / len(attacked)),
@@ -78,48 +97,43 @@ def measure(model: cf.Model, way: str, norm: str, sentences: list[str], device: 
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--out", type=Path, default=Path("results/tightness.json"))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--norm", default="2", help="comma-separated: 1,2,inf")
-    parser.add_argument("--ways", default=USUAL, help="semicolon-separated, of: " + "; ".join(WAYS))
-    parser.add_argument("--text", action="append", help="sentences instead of the two short ones")
-    parser.add_argument("--seconds", type=float, default=1e9, help="start no further measurement after this long")
-    options = parser.parse_args()
-    sentences = options.text or list(SENTENCES)
+def study(settings: Settings, say: Callable[[str], None] = print) -> list[Row]:
+    """Measure, saying a line of the table for each row; the file is written after every one."""
     begun = time.perf_counter()
-    rows: list[dict[str, Any]] = []
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    print("| model | norm | method | mean radius | of the attack's | evaluations | seconds | peak GiB |", flush=True)
-    print("|---|---|---|---|---|---|---|---|", flush=True)
-    for name in options.models:
+    rows: list[Row] = []
+    device = str(pick_device(settings.device))
+    sentences = settings.texts or SENTENCES
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    say("| model | norm | method | mean radius | of the attack's | evaluations | seconds | peak GiB |")
+    say("|---|---|---|---|---|---|---|---|")
+    for name in settings.models:
         model = cf.load(name)
-        for norm in options.norm.split(","):
-            for way in options.ways.split(";"):
-                if time.perf_counter() - begun > options.seconds:
-                    continue
-                row = measure(model, way, norm, sentences, options.device)
-                rows.append(row)
-                memory = "" if row["memory"] is None else f"{row['memory'] / 2**30:.2f}"
-                print(
-                    f"| {row['model']} | {row['norm']} | {way} | {row['radius']:.4g} | {row['ratio']:.3f} | "
-                    f"{row['calls']:.1f} | {row['seconds']:.2f} | {memory} |"
-                    + (f" {row['violations']} VIOLATIONS" if row["violations"] else ""),
-                    flush=True,
-                )
-                machine = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor()
-                document = {
-                    "machine": machine or platform.machine(),
-                    "threads": torch.get_num_threads(),
-                    "versions": {"certiformer": cf.__version__, "torch": torch.__version__},
-                    "sentences": sentences,
-                    "dtype": "float64",
-                    "rows": rows,
-                }
-                options.out.write_text(json.dumps(document, indent=1) + "\n")
+        for norm, way in itertools.product(settings.norms, settings.ways):
+            if time.perf_counter() - begun > settings.time_limit:
+                return rows
+            rows.append(measure(model, way, norm, sentences, device))
+            say(line(rows[-1]))
+            settings.out.write_text(json.dumps(document(rows, sentences, device), indent=1) + "\n", encoding="utf-8")
+    return rows
 
 
-if __name__ == "__main__":
-    main()
+def line(row: Row) -> str:
+    """A line of the table."""
+    memory = "" if row["memory"] is None else f"{row['memory'] / 2**30:.2f}"
+    told = (
+        f"| {row['model']} | {row['norm']} | {row['way']} | {row['radius']:.4g} | {row['ratio']:.3f} | "
+        f"{row['calls']:.1f} | {row['seconds']:.2f} | {memory} |"
+    )
+    return told + (f" {row['violations']} VIOLATIONS" if row["violations"] else "")
+
+
+def document(rows: list[Row], sentences: Sequence[str], device: str) -> Row:
+    """All rows with what they were measured on."""
+    return {
+        "machine": machine.name(device),
+        "threads": torch.get_num_threads(),
+        "versions": {"certiformer": cf.__version__, "torch": torch.__version__},
+        "sentences": list(sentences),
+        "dtype": "float64",
+        "rows": rows,
+    }

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from certiformer.cli import main as certiformer
 from certiformer.errors import InputError
-from certiformer_reproduction.bench import SUITES, Settings, cases, run, suite
-from certiformer_reproduction.bench.__main__ import main
+from certiformer_reproduction.bench import cases
+from certiformer_reproduction.bench.cases import SUITES, suite
 from certiformer_reproduction.bench.machine import peak_memory
+from certiformer_reproduction.bench.run import Settings, run
 from certiformer_reproduction.bench.tables import compared, markdown
+from certiformer_reproduction.command_line import main
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +53,12 @@ def test_two_runs_are_compared(written):
     assert "99 now" in told
 
 
-def test_both_fronts(written, capsys, tmp_path):
-    assert main(["--markdown", str(written[0])]) == 0
+def test_the_command_line(written, capsys, tmp_path):
+    assert main(["performance", str(written[0])]) == 0
     assert "| asked |" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stopped:
-        certiformer(["bench", "--markdown", str(written[0])])
-    assert not stopped.value.code
-    assert "| asked |" in capsys.readouterr().out
-    assert main(["scaling", "--only", "nothing of this name"]) == 2
+    assert main(["bench", "scaling", "--only", "nothing of this name"]) == 2
     assert "no case with" in capsys.readouterr().err
-    assert main(["scaling", "--compare", str(tmp_path / "none.json")]) == 2
+    assert main(["bench", "scaling", "--compare", str(tmp_path / "none.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
 
 
@@ -104,7 +101,7 @@ def test_a_page_is_filled_from_the_files_it_names(written, tmp_path):
         "between\n<!-- bench: b.json -->\n<!-- end -->\nafter\n"
     )
     for _ in range(2):
-        assert main(["--fill", str(page)]) == 0
+        assert main(["performance", "--page", str(page)]) == 0
     told = page.read_text()
     assert told.count("| asked | 0.785 s |") == 1
     assert "old" not in told

@@ -6,7 +6,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
@@ -43,8 +43,24 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
-for _entry in entry_points(group="certiformer.commands"):  # what is installed beside the package
-    app.command(_entry.name)(_entry.load())
+
+
+def _beside(entry: EntryPoint) -> Callable[[typer.Context], None]:
+    """A command that is installed beside the package: it reads its arguments itself and returns the exit code."""
+
+    def run(context: typer.Context) -> None:
+        raise typer.Exit(entry.load()(context.args))
+
+    return run
+
+
+for _entry in entry_points(group="certiformer.commands"):
+    app.command(
+        _entry.name,
+        help=f"See [bold]certiformer {_entry.name} --help[/bold].",
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(_beside(_entry))
 
 
 @app.callback()

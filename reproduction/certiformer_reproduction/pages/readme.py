@@ -1,4 +1,4 @@
-"""Run what the README shows and put the real output back: `make docs`.
+"""Run what the README shows and put the real output back.
 
 A block that starts with `$ certiformer` is run as a command. A Python block is run, all in one namespace, and what it
 prints goes into the plain block right after it, where there is one.
@@ -16,7 +16,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-README = Path(__file__).resolve().parents[1] / "README.md"
 COMMAND = re.compile(r"^```\n\$ (?P<call>certiformer [^\n]*)\n.*?^```\n", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?P<shown>\n```\n(?!\$)(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
@@ -56,13 +55,10 @@ def tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", lines) + "\n"
 
 
-def main() -> None:
-    text = README.read_text(encoding="utf-8")
+def renew(page: Path) -> None:
+    """Write a page anew with what its blocks print now."""
+    text = page.read_text(encoding="utf-8")
     namespace: dict[str, object] = {"__name__": "readme"}
     text = PYTHON.sub(lambda found: python(found, namespace), text)
     text = COMMAND.sub(command, text)
-    README.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    page.write_text(text, encoding="utf-8")

@@ -1,9 +1,9 @@
-"""Put the tables and plots of `certiformer reproduce` into docs/results.md: `make results`.
+"""The tables and plots of `certiformer reproduce tables` in the page of results.
 
 The tables go between `<!-- table: NAME -->` and `<!-- end -->`, the plots between `<!-- plot: NAME, TITLE -->` and
-`<!-- end plot -->`, the images into docs/images, and the figures behind the tables, every radius included, into
-docs/results. The table at the top, between `<!-- glance -->` and `<!-- end glance -->`, is taken from the others. The
-sentences around the tables are written by hand and stay.
+`<!-- end plot -->`, the images into `images`, and the figures behind the tables into `results`. The table at the top,
+between `<!-- glance -->` and `<!-- end glance -->`, is taken from the others. The sentences around the tables are
+written by hand and stay.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import csv
 import itertools
 import re
 import shutil
-import sys
 from pathlib import Path
 
-from certiformer_reproduction.paper.write import percent
+from ..paper.write import percent
 
-DOCS = Path(__file__).resolve().parent
-PAGE = DOCS / "results.md"
+PAGE = "results.md"
 TABLE = re.compile(r"(?P<head><!-- table: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end -->)", re.DOTALL)
 PLOT = re.compile(
     r"(?P<head><!-- plot: (?P<name>[\w-]+), (?P<title>[^>]+) -->\n).*?(?P<tail><!-- end plot -->)", re.DOTALL
@@ -27,8 +25,8 @@ GLANCE = re.compile(r"(?P<head><!-- glance -->\n).*?(?P<tail><!-- end glance -->
 NORMS = {"l1": "ℓ1", "l2": "ℓ2", "linf": "ℓ∞"}
 
 
-def main(folder: Path) -> None:
-    """Renew the page from a folder of results; what the folder lacks stays as it is."""
+def renew(docs: Path, folder: Path) -> str:
+    """Renew the page in `docs` from a folder of results, and say what was; what the folder lacks stays as it is."""
     used: list[str] = []
 
     def fill(found: re.Match[str]) -> str:
@@ -45,18 +43,17 @@ def main(folder: Path) -> None:
         used.append(f"{name}.png")
         return f"{found['head']}\n![{found['title']}](images/{name}.png)\n\n{found['tail']}"
 
-    page = TABLE.sub(fill, PAGE.read_text(encoding="utf-8"))
+    page = TABLE.sub(fill, (docs / PAGE).read_text(encoding="utf-8"))
     tables = tuple(used)
     if {"main", "layernorm"} <= set(tables):
         lines = "\n".join(glance(folder))
         page = GLANCE.sub(lambda found: f"{found['head']}\n{lines}\n\n{found['tail']}", page)
-    PAGE.write_text(PLOT.sub(show, page), encoding="utf-8")
+    (docs / PAGE).write_text(PLOT.sub(show, page), encoding="utf-8")
     for name in tables:
-        for suffix in ("csv", "json"):
-            copy(folder / f"{name}.{suffix}", DOCS / "results")
+        copy(folder / f"{name}.csv", docs / "results")
     for image in sorted((folder / "images").glob("*.png")):
-        copy(image, DOCS / "images")
-    print(f"{PAGE.name}: renewed {', '.join(used) or 'nothing'}")
+        copy(image, docs / "images")
+    return f"{PAGE}: renewed {', '.join(used) or 'nothing'}"
 
 
 def glance(folder: Path) -> list[str]:
@@ -92,7 +89,3 @@ def rows(path: Path) -> list[tuple[dict[str, str], dict[str, str]]]:
 def copy(source: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     shutil.copyfile(source, folder / source.name)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results"))

@@ -1,0 +1,316 @@
+"""The command line of everything beside the package; it needs neither typer nor rich.
+
+python -m certiformer_reproduction COMMAND ...
+certiformer reproduce COMMAND ...                  # the same, where this is installed
+certiformer bench ...                              # certiformer reproduce bench ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from certiformer.errors import CertiformerError, InputError
+
+Given = argparse.Namespace
+T = TypeVar("T")
+
+
+class Parser(argparse.ArgumentParser):
+    """One that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = "python -m certiformer_reproduction") -> int:
+    """Run a command; an error is one line and exit code 2."""
+    try:
+        given = parser(prog).parse_args(arguments)
+        run: Callable[[Given], int] = given.run
+        return run(given)
+    except CertiformerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def reproduce(arguments: Sequence[str]) -> int:
+    """`certiformer reproduce ...`"""
+    return main(arguments, prog="certiformer reproduce")
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """`certiformer bench ...`"""
+    return main(["bench", *arguments], prog="certiformer reproduce")
+
+
+def parser(prog: str) -> Parser:
+    """Every command with its options."""
+    top = Parser(prog=prog, description="The paper's tables run again, the models they need, and benchmarks.")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_tables, _plots, _bench, _zoo, _recipes, _tightness, _results, _performance, _readme):
+        add(commands)
+    return top
+
+
+def _command(commands: Any, name: str, run: Callable[[Given], int], about: str) -> Parser:
+    made: Parser = commands.add_parser(name, help=about, description=about)
+    made.set_defaults(run=run)
+    return made
+
+
+# options that several commands share
+
+
+def _data_dir(command: Parser) -> None:
+    command.add_argument(
+        "--data-dir", type=Path, help="folder with the data; default: CERTIFORMER_DATA, else a download"
+    )
+
+
+def _device(command: Parser) -> None:
+    command.add_argument("--device", default="auto", help="auto (a GPU where there is one), cpu, cuda, cuda:1, ...")
+
+
+def _dtype(command: Parser) -> None:
+    command.add_argument("--dtype", default="float64", choices=("float64", "float32"), help="number format of bounds")
+
+
+def _names(given: str) -> tuple[str, ...]:
+    """A list with commas."""
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def _norms(given: str) -> tuple[float, ...]:
+    """Norms with commas between them."""
+    from certiformer.questions.inputs import norm_order
+
+    try:
+        return tuple(norm_order(part) for part in _names(given))
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _ways(given: str) -> tuple[str, ...]:
+    """A list with semicolons: the ways have commas in their names."""
+    return tuple(part.strip() for part in given.split(";"))
+
+
+def _gib(given: str) -> int:
+    """GiB as bytes."""
+    return int(float(given) * 2**30)
+
+
+def _settings(kind: Callable[..., T], given: Given) -> T:
+    """The settings of a command: each field from the option of its name."""
+    return kind(**{f.name: getattr(given, f.name) for f in fields(kind) if hasattr(given, f.name)})  # type: ignore[arg-type]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# the paper's tables
+
+
+def _tables(commands: Any) -> None:
+    from .paper.tables import TABLES
+
+    command = _command(commands, "tables", _run_tables, "run a table of the paper again, beside its own figures")
+    command.add_argument("table", choices=(*TABLES, "all"), help="after a kill the same call continues")
+    _data_dir(command)
+    _device(command)
+    _dtype(command)
+    add = command.add_argument
+    add("--models", type=Path, default=Path("zoo"), help="folder with one folder a model, as `zoo` makes them")
+    add("--out", "-o", type=Path, default=Path("results"), help="folder for the tables and finished cells")
+    add("--sentences", type=int, help="how many a model; default: the paper's 10 (words: 100)")
+    add("--max-length", type=int, help="most words of a sentence; default: the paper's 32 (pairs: 16)")
+    add("--norms", type=_norms, help="1, 2, inf or some of them with commas; default: all of the table")
+    add("--datasets", type=_names, help="sst, yelp or both with a comma; default: both")
+    add("--only", type=_names, help="models by name, with commas; default: all of the table")
+    add("--methods", type=_names, help="methods by name, with commas; default: all of the table")
+    add("--budget", default="balanced", choices=("fast", "balanced", "tight"), help="how much time ours may take")
+    add("--time-limit", type=float, help="seconds after which no further cell is started; 0: only write")
+    add("--quiet", "-q", action="store_true", help="say only what went wrong")
+
+
+def _run_tables(given: Given) -> int:
+    from .paper.run import line, report, reproduce
+    from .paper.study import Settings
+
+    say = None if given.quiet else (lambda progress: _say(line(progress)))
+    done = reproduce(given.table, _settings(Settings, given), on_progress=say)
+    for text in report(done):
+        if not (given.quiet and text.startswith("written: ")):
+            _say(text)
+    return done.code
+
+
+def _plots(commands: Any) -> None:
+    command = _command(commands, "plots", _run_plots, "draw the tables that there are")
+    command.add_argument("--out", "-o", type=Path, default=Path("results"), help="folder that `tables` wrote to")
+
+
+def _run_plots(given: Given) -> int:
+    from .paper.plots import draw
+
+    for path in draw(given.out):
+        _say(f"written: {path}")
+    return 0
+
+
+# benchmarks
+
+
+def _bench(commands: Any) -> None:
+    from .bench.cases import SUITES
+
+    command = _command(commands, "bench", _run_bench, "measure how long certified radii take on this machine")
+    command.add_argument("suite", choices=(*SUITES, "all"))
+    _device(command)
+    _dtype(command)
+    add = command.add_argument
+    add("--repeats", type=int, default=3, help="runs of each case after one that warms up")
+    add("--tolerance", type=float, default=1e-3, help="relative width to which a search closes")
+    add("--only", help="only cases with this in their names")
+    add("--models", type=Path, help="folder of model folders; else random weights of the same size")
+    add("--file", type=Path, help="sentences for `throughput`, a line each")
+    add("--out", "-o", type=Path, help="write JSON here")
+    add("--compare", type=Path, help="JSON of an earlier run")
+    add("--time-limit", type=float, default=1e9, help="start no case after so many seconds")
+    add("--patience", type=float, default=60.0, help="repeat a case no longer than so many seconds")
+    add("--max-memory", type=_gib, help="GiB that the bounds may take")
+    add("--threads", type=int, help="CPU threads")
+
+
+def _run_bench(given: Given) -> int:
+    import torch
+
+    from .bench.run import Settings, run
+
+    if given.threads is not None:
+        torch.set_num_threads(given.threads)
+    if given.device == "auto":
+        given.device = "cuda" if torch.cuda.is_available() else "cpu"
+    run(_settings(Settings, given), say=lambda text: print(text, flush=True))
+    return 0
+
+
+# models
+
+
+def _zoo(commands: Any) -> None:
+    command = _command(commands, "zoo", _run_zoo, "train the paper's models and the bundled ones")
+    _data_dir(command)
+    _device(command)
+    add = command.add_argument
+    add("--out", "-o", type=Path, default=Path("zoo"), help="folder to hold one folder a model")
+    add("--only", type=_names, help="names with commas between them; default: all of them")
+    add("--scale", choices=("full", "tiny"), default="full", help="tiny: seconds, to try the way")
+    add("--float16", action="store_true", help="store the weights in half precision")
+    add("--list", action="store_true", help="print the names and stop")
+
+
+def _run_zoo(given: Given) -> int:
+    from . import zoo
+
+    entries = zoo.pick(given.only, stored_as="float16" if given.float16 else None)
+    if given.list:
+        for entry in entries:
+            print(zoo.described(entry))
+        return 0
+    zoo.train_all(
+        entries,
+        given.out,
+        data_dir=given.data_dir,
+        device=given.device,
+        scale=given.scale,
+        say=lambda text: print(text, flush=True),
+    )
+    return 0
+
+
+def _recipes(commands: Any) -> None:
+    command = _command(commands, "recipes", _run_recipes, "accuracy and certified radius of models, in Markdown")
+    command.add_argument("models", nargs="+", help="bundled names or model folders")
+    _data_dir(command)
+    command.add_argument("--norm", default="2", help="1, 2 or inf")
+    command.add_argument("--relaxation", default="paper", choices=("paper", "tight"))
+
+
+def _run_recipes(given: Given) -> int:
+    from .studies.recipes import table
+
+    for text in table(given.models, data_dir=given.data_dir, norm=given.norm, relaxation=given.relaxation):
+        print(text, flush=True)
+    return 0
+
+
+def _tightness(commands: Any) -> None:
+    command = _command(commands, "tightness", _run_tightness, "how far the methods certify, against an attack")
+    _device(command)
+    add = command.add_argument
+    add("models", nargs="+", help="bundled names or model folders")
+    add("--out", "-o", type=Path, default=Path("results/tightness.json"), help="write JSON here")
+    add("--norms", type=_norms, default=(2.0,), help="1, 2, inf or some of them with commas")
+    add("--ways", type=_ways, default=argparse.SUPPRESS, help="with semicolons between them; `list` names them all")
+    add("--text", dest="texts", action="append", help="a sentence instead of the two short ones; may come again")
+    add("--time-limit", type=float, default=1e9, help="start no measurement after so many seconds")
+
+
+def _run_tightness(given: Given) -> int:
+    from .studies.tightness import Settings, study
+
+    study(_settings(Settings, given), say=lambda text: print(text, flush=True))
+    return 0
+
+
+# pages
+
+
+def _docs(command: Parser) -> None:
+    command.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the documents")
+
+
+def _results(commands: Any) -> None:
+    command = _command(commands, "results", _run_results, "put tables and plots into the page of results")
+    command.add_argument("--from", dest="folder", type=Path, default=Path("results"), help="what `tables` wrote")
+    _docs(command)
+
+
+def _run_results(given: Given) -> int:
+    from .pages.results import renew
+
+    _say(renew(given.docs / "notebook", given.folder))
+    return 0
+
+
+def _performance(commands: Any) -> None:
+    command = _command(commands, "performance", _run_performance, "print measurements as Markdown, or renew a page")
+    command.add_argument("files", nargs="*", type=Path, help="JSON that `bench --out` wrote, to be printed")
+    command.add_argument("--page", type=Path, help="renew the tables of this page from the JSON files it names")
+    command.add_argument("--plots", type=Path, help="write PNG files of all that was read to this folder")
+
+
+def _run_performance(given: Given) -> int:
+    from .pages.performance import show
+
+    show(given.files, given.plots, given.page)
+    return 0
+
+
+def _readme(commands: Any) -> None:
+    command = _command(commands, "readme", _run_readme, "run what the README shows and put the real output back")
+    command.add_argument("page", nargs="?", type=Path, default=Path("README.md"))
+
+
+def _run_readme(given: Given) -> int:
+    from .pages.readme import renew
+
+    renew(given.page)
+    return 0

@@ -11,7 +11,7 @@ from torch import Tensor
 from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
-from certiformer.questions.inputs import Prepared
+from certiformer.questions.inputs import Prepared, problem_of
 
 WAYS: tuple[tuple[Any, Any], ...] = tuple(
     (method, relaxation)
@@ -53,7 +53,7 @@ def hold(prepared: Prepared, *, method: Any, relaxation: Any, eps: float, p: flo
     """Check margins and the box of every node of the model's graph; returns how many instances had bounds at all."""
     n = prepared.embeddings.shape[1]
     sets = [(1,), (n - 2,), (1, 2)]
-    problem = Problem.of([(prepared, s) for s in sets], p=p, method=method, relaxation=relaxation)
+    problem = problem_of([(prepared, s) for s in sets], p=p, method=method, relaxation=relaxation)
     radii = torch.tensor([eps, eps / 20, eps / 2], dtype=torch.float64)
     chosen = list(range(len(sets)))
     graph, ball = problem.compiled.graph, problem.ball(radii, chosen)

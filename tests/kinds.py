@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from certiformer.core.problem import Problem
 from certiformer.models import Model
-from certiformer.questions.inputs import Prepared, prepare
+from certiformer.questions.inputs import Prepared, prepare, problem_of
 from conftest import IDS, random_model
 
 
@@ -86,4 +86,4 @@ PLANS = [(m, r) for m in ("forward", "backward", "backward-forward") for r in ("
 
 def asked(kind: str, p: float, method: Any, relaxation: Any, dtype: torch.dtype = torch.float64) -> Problem:
     sentence = prepared(kind, dtype)
-    return Problem.of([(sentence, s) for s in SETS], p=p, method=method, relaxation=relaxation)
+    return problem_of([(sentence, s) for s in SETS], p=p, method=method, relaxation=relaxation)

@@ -16,7 +16,8 @@ from certiformer.errors import InputError, ModelError
 from certiformer.models import Config, Model, WordTokenizer, load
 from certiformer.models.network import build
 from certiformer.models.tokenizer import SPECIAL_TOKENS
-from certiformer.questions.inputs import cast_model, margins, prepare
+from certiformer.questions.inputs import margins, prepare
+from certiformer.questions.workspace import Workspace
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 needs_reference = pytest.mark.skipif(
@@ -64,7 +65,7 @@ def test_a_counterexample_changes_the_answer_and_lies_at_its_radius(norm, words,
     assert result.positions == tuple(result.positions)
     assert len(result.positions) == math.comb(5, words)
     assert sum(math.isfinite(r) for r in result.radii) >= len(result.radii) // 2
-    plain = cast_model(model, dtype=torch.float64)
+    plain = Workspace(model).on(dtype=torch.float64).model
     for where, radius, point, flipped in zip(
         result.positions, result.radii, result.points, result.flipped, strict=True
     ):
@@ -144,7 +145,7 @@ def test_the_module_is_left_alone():
 def test_enumeration_is_the_brute_force_loop(norm):
     model = random_model(seed=4)
     result = attack(model, TEXT, norm=norm, method="enumeration")
-    plain = cast_model(model, dtype=torch.float64)
+    plain = Workspace(model).on(dtype=torch.float64).model
     ids = list(plain.tokenizer.encode(TEXT).ids)
     centre = plain.embed(torch.tensor([ids]))
     any_found = False

@@ -170,16 +170,3 @@ def test_a_small_model_gets_one_thread_unless_told(folder, monkeypatch):
     work.open_model(str(folder), "cpu")
     assert seen == [1, 2]
     assert torch.get_num_threads() == before
-
-
-def test_weights_are_looked_through_once_while_nobody_changes_them(folder, monkeypatch):
-    from certiformer import load
-    from certiformer.questions import inputs
-
-    model = load(folder)
-    with inputs.unchanged():
-        inputs.prepare(model, "a film")
-        monkeypatch.setattr(inputs, "fingerprint", lambda model: pytest.fail("looked through again"))
-        inputs.prepare(model, "a good film")
-    with pytest.raises(pytest.fail.Exception):
-        inputs.prepare(model, "a film")

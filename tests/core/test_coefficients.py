@@ -18,8 +18,7 @@ from certiformer.core.ops.linear import Add, Linear, Scale, Sum
 from certiformer.core.ops.movement import Reshape
 from certiformer.core.ops.product import MatMul, Multiply
 from certiformer.core.ops.softmax import OfDifferences, fold, to_scores
-from certiformer.core.problem import Problem
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 Links = tuple[Link | None, ...]
@@ -172,7 +171,7 @@ def test_folded_bounds_are_those_of_sweeps_through_the_differences(
     method: Any, layer_norm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare(random_model(layers=2, scale=0.3, seed=6, layer_norm=layer_norm), IDS)
-    problem = Problem.of([(prepared, s) for s in ((1,), (2, 3))], p=2.0, method=method, relaxation="tight")
+    problem = problem_of([(prepared, s) for s in ((1,), (2, 3))], p=2.0, method=method, relaxation="tight")
     eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
     folded = problem.margins(eps, rounding=False)
     calls = []
@@ -189,7 +188,7 @@ def test_folded_bounds_are_those_of_sweeps_through_the_differences(
 
 def test_only_differences_of_one_tensor_are_folded() -> None:
     prepared = prepare(random_model(layers=1), IDS)
-    problem = Problem.of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
+    problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
     graph = problem.compiled.graph
     node = next(n for n in graph.nodes if isinstance(n.op, OfDifferences))
     planes = node.op.planes(Box.blank(graph.nodes[node.inputs[0]].shape, problem.centre))
@@ -215,7 +214,7 @@ def test_only_differences_of_one_tensor_are_folded() -> None:
 def test_probabilities_are_shifted_without_a_box_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where differences are bounded one by one, nothing asks for the scores themselves."""
     prepared = prepare(random_model(layers=2), IDS)
-    problem = Problem.of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
+    problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
     assert problem.style.sweep_differences
     started: list[int] = []
     real = Engine.sweep

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 import certiformer as cf
 from certiformer.core.methods import anchors
 from certiformer.core.ops.product import MatMul
-from certiformer.core.problem import compiled
 from certiformer.models import Model
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 
@@ -54,7 +53,7 @@ def test_a_batch_gives_what_each_instance_gives_alone() -> None:
 
 def test_anchors_of_backward_forward_are_the_attention() -> None:
     prepared = prepare(random_model(layers=2), IDS)
-    graph = compiled(prepared, method="backward-forward", relaxation="paper").graph
+    graph = problem_of([(prepared, (1,))], p=2.0, method="backward-forward", relaxation="paper").compiled.graph
     chosen = anchors(graph, "backward-forward")
     products = [n for n in graph.nodes if isinstance(n.op, MatMul)]
     assert len(products) == 4
@@ -139,10 +138,9 @@ def test_a_nan_that_an_op_would_not_notice_ends_the_instance(monkeypatch: pytest
     """`nan < 0` and `nan > 0` are both false, which to a ReLU looks like a box on one side."""
     from certiformer.core.engine import Engine
     from certiformer.core.ops import Box
-    from certiformer.core.problem import Problem
 
     prepared = prepare(random_model(layers=1, scale=0.3), IDS)
-    problem = Problem.of([(prepared, (1,)), (prepared, (2,))], p=2.0, method="backward", relaxation="tight")
+    problem = problem_of([(prepared, (1,)), (prepared, (2,))], p=2.0, method="backward", relaxation="tight")
     graph = problem.compiled.graph
     relu = next(n for n in graph.nodes if n.op.name == "relu")
     honest = Engine._box

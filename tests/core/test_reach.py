@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
-from certiformer.core.methods import Method
-from certiformer.core.problem import Problem
+from certiformer.core.names import Method
 from certiformer.core.reach import by_form
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 
 WIDTH = 24
 
@@ -39,7 +38,7 @@ def model() -> cf.Model:
 def test_every_point_is_within_the_distance(model: cf.Model, method: Method, norm: float) -> None:
     eps = {1.0: 0.4, 2.0: 0.2, float("inf"): 0.03}[norm]
     prepared = prepare(model, [1, 2, 3])
-    problem = Problem.of([(prepared, (0,)), (prepared, (1, 2))], p=norm, method=method, relaxation="tight")
+    problem = problem_of([(prepared, (0,)), (prepared, (1, 2))], p=norm, method=method, relaxation="tight")
     ball = problem.ball(torch.tensor([eps, eps / 2], dtype=torch.float64), [0, 1])
     engine, graph = problem._engine(ball, {}), problem.compiled.graph
     assert len(engine.measured) == 2
@@ -67,7 +66,7 @@ def test_every_point_is_within_the_distance(model: cf.Model, method: Method, nor
 
 def test_remainders_are_not_added_up_with_the_worst_signs(model: cf.Model) -> None:
     """Behind a wide hidden layer the remainders of GELU are bounded as a vector: much less than entry by entry."""
-    problem = Problem.of([(prepare(model, [1, 2, 3]), (0,))], p=2.0, method="backward", relaxation="tight")
+    problem = problem_of([(prepare(model, [1, 2, 3]), (0,))], p=2.0, method="backward", relaxation="tight")
     ball = problem.ball(torch.tensor([0.3], dtype=torch.float64), [0])
     engine = problem._engine(ball, {})
     with torch.no_grad():

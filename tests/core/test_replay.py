@@ -14,7 +14,7 @@ from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
 from certiformer.core.speed import replay
 from certiformer.core.speed.replay import KEPT, Evaluation, Recording, Replays
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 EPS = torch.tensor([0.01, 0.02, 0.005], dtype=torch.float64)
@@ -28,7 +28,7 @@ def problem(
     layer_norm: str = "no_var",
 ) -> Problem:
     prepared = prepare(random_model(layers=2, layer_norm=layer_norm, scale=0.3, seed=2), IDS, device=device)
-    return Problem.of([(prepared, s) for s in ((1,), (2,), (1, 3))], p=p, method=method, relaxation=relaxation)
+    return problem_of([(prepared, s) for s in ((1,), (2,), (1, 3))], p=p, method=method, relaxation=relaxation)
 
 
 def test_nothing_is_recorded_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

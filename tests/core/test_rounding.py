@@ -12,7 +12,7 @@ import torch
 import certiformer as cf
 from certiformer.core.graph import Graph
 from certiformer.core.problem import Problem
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from enclosure import cloud_of
 from kinds import KINDS, PLANS, asked
 
@@ -132,5 +132,5 @@ def test_coefficients_that_vanish_are_not_forgotten(
     """The product of the small ones underflows before it meets the large one; the answer flips at 0.1 / sqrt(2)."""
     x = torch.tensor([[1.0, 0.9], [1.0, 1.0]], dtype=dtype)
     prepared = prepare(cf.Model(module=Chain(sizes)), x, dtype=dtype)
-    problem = Problem.of([(prepared, (0,))], p=2.0, method=method, relaxation="tight")
+    problem = problem_of([(prepared, (0,))], p=2.0, method=method, relaxation="tight")
     assert not bool((problem.margins(torch.tensor([0.2], dtype=dtype)).lower > 0).any())

@@ -11,7 +11,7 @@ from torch import Tensor
 from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 METHODS = ("forward", "backward", "backward-forward")
@@ -82,7 +82,7 @@ def test_no_point_leaves_the_bounds_of_any_node(layer_norm: str, layers: int, re
     for k, method in enumerate(METHODS):
         questions = [(prepared, ps) for ps in ((1,), (3,), (1, 2))]
         p = NORMS[(layers + k) % len(NORMS)]
-        problem = Problem.of(questions, p=p, method=method, relaxation=relaxation)  # type: ignore[arg-type]
+        problem = problem_of(questions, p=p, method=method, relaxation=relaxation)  # type: ignore[arg-type]
         tried += check(problem, torch.tensor([1e-3, 0.05, 0.02], dtype=torch.float64), seed=layers)
     assert tried > 2000
 
@@ -91,7 +91,7 @@ def test_no_point_leaves_the_bounds_of_any_node(layer_norm: str, layers: int, re
 def test_ibp_margins_hold(p: float) -> None:
     model = random_model(layers=2, scale=0.3, seed=5)
     prepared = prepare(model, IDS)
-    problem = Problem.of([(prepared, (i,)) for i in (1, 2, 3)], p=p, method="ibp", relaxation="paper")
+    problem = problem_of([(prepared, (i,)) for i in (1, 2, 3)], p=p, method="ibp", relaxation="paper")
     eps = torch.tensor([0.002, 0.01, 0.02], dtype=torch.float64)
     margins = problem.margins(eps)
     ball = problem.ball(eps, [0, 1, 2])
@@ -107,7 +107,7 @@ def test_zero_radius_gives_the_margin_itself() -> None:
     exact = prepared.logits[0, prepared.label] - prepared.logits[0]
     expected = torch.cat([exact[: prepared.label], exact[prepared.label + 1 :]])
     for method in ("ibp", *METHODS):
-        problem = Problem.of([(prepared, (2,))], p=2.0, method=method, relaxation="paper")  # type: ignore[arg-type]
+        problem = problem_of([(prepared, (2,))], p=2.0, method=method, relaxation="paper")  # type: ignore[arg-type]
         found = problem.margins(torch.zeros(1, dtype=torch.float64))
         torch.testing.assert_close(found.lower[0], expected, rtol=1e-7, atol=1e-7)
         torch.testing.assert_close(found.upper[0], expected, rtol=1e-7, atol=1e-7)
@@ -118,8 +118,8 @@ def test_float32_bounds_enclose_float64_ones_around_every_sample() -> None:
     model = random_model(layers=2, scale=0.3, seed=9)
     single, double = prepare(model, IDS, dtype=torch.float32), prepare(model, IDS)
     eps = torch.tensor([1e-4, 1e-2])
-    problem = Problem.of([(single, (1,)), (single, (2,))], p=2.0, method="backward-forward", relaxation="paper")
-    wide = Problem.of([(double, (1,)), (double, (2,))], p=2.0, method="backward-forward", relaxation="paper")
+    problem = problem_of([(single, (1,)), (single, (2,))], p=2.0, method="backward-forward", relaxation="paper")
+    wide = problem_of([(double, (1,)), (double, (2,))], p=2.0, method="backward-forward", relaxation="paper")
     margins = problem.margins(eps)
     ball = wide.ball(eps.double(), [0, 1])
     for x in ball.sample(100, torch.Generator().manual_seed(4)).unbind(dim=1):

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import certiformer as cf
-from certiformer.core.problem import Problem
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 
@@ -30,7 +29,7 @@ def test_steps_only_ever_gain_and_stay_below_the_attack(method: Any) -> None:
 def test_tuned_bounds_hold_at_every_sample(layer_norm: str) -> None:
     prepared = prepare(random_model(layers=2, scale=0.35, seed=5, layer_norm=layer_norm), IDS)
     questions = [(prepared, (1,)), (prepared, (2, 3))]
-    problem = Problem.of(questions, p=2.0, method="backward-forward", relaxation="tight")
+    problem = problem_of(questions, p=2.0, method="backward-forward", relaxation="tight")
     eps = torch.tensor([0.05, 0.02], dtype=torch.float64)
     tuned = problem.tuned(eps, steps=5)
     margins, plain = tuned.margins(eps), problem.margins(eps)

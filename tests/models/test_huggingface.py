@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
+from certiformer.core.captured import Compiled
 from certiformer.core.graph import by_differences, capture, narrowed
-from certiformer.core.problem import Compiled, Problem, compiled
 from certiformer.models import Classifier, Config, Embeddings, write_folder
 from certiformer.models.huggingface import FromPatches
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import random_model
 from enclosure import WAYS, hold
 
@@ -156,7 +156,7 @@ def test_text_models_open_and_nothing_leaves_its_bounds(name: str, attention: st
     with torch.no_grad():
         expected = original.double()(input_ids=torch.tensor([IDS])).logits
     torch.testing.assert_close(prepared.logits, expected, rtol=1e-6, atol=1e-6)
-    graph = compiled(prepared, method="backward", relaxation="tight").graph
+    graph = problem_of([(prepared, (0,))], p=2.0, method="backward", relaxation="tight").compiled.graph
     x = prepared.embeddings + 0.1 * torch.randn(4, 1, *prepared.embeddings.shape[1:], dtype=torch.float64)
     tolerance = 1e-5 if name == "llama" or attention == "eager" else 1e-9  # these compute parts in float32
     torch.testing.assert_close(
@@ -179,7 +179,7 @@ def test_a_decoder_needs_its_last_layer_at_the_last_position_alone(name: str, at
     last = [n for n in small.nodes if ".1.mlp" in n.path]
     assert last
     assert all(len(IDS) not in n.shape for n in last)
-    problem = Problem.of([(prepared, (1,)), (prepared, (4,))], p=2.0, method="backward", relaxation="tight")
+    problem = problem_of([(prepared, (1,)), (prepared, (4,))], p=2.0, method="backward", relaxation="tight")
     eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
     cut, full = (
         replace(problem, compiled=Compiled(by_differences(g, x[None]), frozenset())).margins(eps)

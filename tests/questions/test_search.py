@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import certiformer as cf
-from certiformer.core.problem import Margins, Problem
+from certiformer.core.problem import Margins
 from certiformer.models import bundled
 from certiformer.questions.bracket import Bracket
-from certiformer.questions.inputs import position_sets, prepare
+from certiformer.questions.inputs import position_sets, prepare, problem_of
 from certiformer.questions.search import _verify
 from conftest import IDS, random_model
 
@@ -249,5 +249,5 @@ def test_standard_layer_norm_is_certified_three_times_as_far(reference: Path, re
 
 def test_problem_of_describes_itself() -> None:
     prepared = prepare(random_model(), IDS)
-    problem = Problem.of([(prepared, (1,))], p=2.0, method="ibp", relaxation="paper")
+    problem = problem_of([(prepared, (1,))], p=2.0, method="ibp", relaxation="paper")
     assert problem.described == "interval propagation"

@@ -18,7 +18,6 @@ from certiformer.core.sets import Choices
 from certiformer.models import Model, WordTokenizer
 from certiformer.models.model import Encoding
 from certiformer.questions import verdict
-from certiformer.questions.fingerprint import checksum
 from conftest import IDS, random_model
 
 VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop")
@@ -431,8 +430,3 @@ def test_buffers_of_any_kind_are_noticed() -> None:
     after = cf.radius(model, x, positions=[3])
     assert after.radii != before
     assert after.radii == cf.radius(cf.Model(net), x, positions=[3]).radii
-
-
-def test_checksums_tell_order_and_bits_apart() -> None:
-    for one, two in (([1.0, 0, 0, 1], [0.0, 1, 1, 0]), ([1.0, -2, 1, 0, 0, 0], [0.0, 0, 0, 1, -2, 1])):
-        assert checksum(torch.tensor(one)) != checksum(torch.tensor(two))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from certiformer.core.methods import Relaxation
-    from certiformer.core.plan import AutoMethod, Budget
+from certiformer.core.names import AutoMethod, Budget, Relaxation
 
 # 16 words and 6: with the first and the last token 18 and 8
 LONG = "the film is a funny , moving and beautifully acted story of friendship and love ."

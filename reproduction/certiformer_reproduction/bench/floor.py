@@ -26,7 +26,8 @@ from certiformer.core.ops.movement import Movement
 from certiformer.core.ops.softmax import fold
 
 if TYPE_CHECKING:
-    from certiformer.core.problem import Compiled, Problem
+    from certiformer.core.captured import Compiled
+    from certiformer.core.problem import Problem
 
     from .machine import Rates
 

@@ -13,7 +13,7 @@ import torch
 
 from certiformer.core.problem import Problem
 from certiformer.models import Model
-from certiformer.questions.inputs import Inputs, position_sets, prepare
+from certiformer.questions.inputs import Inputs, position_sets, prepare, problem_of
 from certiformer.questions.search import radii
 
 from .cases import Case
@@ -167,7 +167,7 @@ def _problem(
 ) -> Problem:
     prepared = [prepare(model, x, device=device, dtype=dtype) for x in inputs]
     questions = [(q, s) for q in prepared for s in _some(position_sets(q, case.words), case.instances)]
-    return Problem.of(
+    return problem_of(
         questions,
         p=2.0,
         method=case.method,

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import torch
 
-from certiformer.core.plan import Budget
+from certiformer.core.names import Budget
 from certiformer.data import Dataset, load_data
 from certiformer.errors import CertiformerError, InputError
 from certiformer.models import Model, load
@@ -248,8 +248,6 @@ def run(
         if on_progress is not None:
             left = clock.expect([cell for later in rest[number:] for cell in later])
             on_progress(Progress(done, len(cells), first.title, left))
-        if first.model != before and before:
-            bench.model(before).cache.clear()  # its captured graphs
         before = first.model
         started = time.perf_counter()
         try:

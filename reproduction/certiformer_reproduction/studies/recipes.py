@@ -16,7 +16,7 @@ from statistics import fmean
 import torch
 
 import certiformer as cf
-from certiformer.core.methods import Relaxation
+from certiformer.core.names import Relaxation
 from certiformer.data import Dataset, Example, load_data
 from certiformer.questions.inputs import prepare
 from certiformer.training import evaluate

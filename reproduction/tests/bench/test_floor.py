@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import certiformer as cf
 from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from certiformer_reproduction.bench.floor import Rows, starts, work_of
 from certiformer_reproduction.bench.machine import Rates
 from certiformer_reproduction.bench.models import random_model
@@ -30,7 +30,7 @@ class Small(nn.Module):
 def problem(model: cf.Model, inputs: object, method: str, relaxation: str = "paper", sets: int = 2) -> Problem:
     prepared = prepare(model, inputs)  # type: ignore[arg-type]
     questions = [(prepared, (i,)) for i in range(1, 1 + sets)]
-    return Problem.of(questions, p=2.0, method=method, relaxation=relaxation, budget="fast")  # type: ignore[arg-type]
+    return problem_of(questions, p=2.0, method=method, relaxation=relaxation, budget="fast")  # type: ignore[arg-type]
 
 
 def test_counted_by_hand() -> None:
@@ -47,7 +47,7 @@ def test_counted_by_hand() -> None:
     torch.manual_seed(0)
     model = cf.Model(module=Small())
     prepared = prepare(model, torch.randn(2, 3, dtype=torch.float64))
-    asked = Problem.of([(prepared, (0,)), (prepared, (1,))], p=2.0, method="backward", relaxation="paper")
+    asked = problem_of([(prepared, (0,)), (prepared, (1,))], p=2.0, method="backward", relaxation="paper")
     assert [n.shape for n in starts(asked.compiled, asked.style)] == [(1, 2, 5)]
     work = work_of(asked)
     instances = 2

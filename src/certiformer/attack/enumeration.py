@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError, ModelError
 from ..models.model import Model
-from ..questions.inputs import UNKNOWN_TOKENS, Prepared, cast_model, embed_ids, margins
+from ..questions.inputs import UNKNOWN_TOKENS, Prepared, embed_ids, margins
 from .gradient import check, winner
 from .norms import lengths
 
@@ -79,7 +79,7 @@ def _distances(
 
     A row of ids holds one candidate at all of the positions, so the vocabulary is embedded once.
     """
-    model = cast_model(prepared.model, dtype=dtype, device=prepared.embeddings.device)
+    model = prepared.cast(dtype)
     centre = prepared.embeddings.to(dtype)[:, list(positions)]  # [1, positions, d]
     template = torch.tensor([prepared.ids], device=centre.device)  # [1, n]
     batch = max(1, _ELEMENTS // prepared.embeddings.numel())
@@ -97,8 +97,8 @@ def _first_flip(
 ) -> tuple[int | None, Tensor | None, int | None]:
     """The first id of `order` that changes the answer at `position`, decided in float64."""
     device = prepared.embeddings.device
-    fast = cast_model(prepared.model, dtype=dtype, device=device)
-    exact = cast_model(prepared.model, dtype=torch.float64, device=device)
+    fast = prepared.cast(dtype)
+    exact = prepared.cast(torch.float64)
     template = torch.tensor([prepared.ids], device=device)
     done, size = 0, _FIRST
     largest = max(_FIRST, min(_LARGEST, _ELEMENTS // prepared.embeddings.numel()))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..questions.inputs import Prepared, cast_model, margins
+from ..questions.inputs import Prepared, margins
 from .norms import dual_lengths, into_ball, lengths, steepest
 
 _ELEMENTS = 2**20  # numbers of input in one batch
@@ -104,7 +104,7 @@ def _rows(prepared: Prepared, sets: Sequence[tuple[int, ...]], *, dtype: torch.d
     t = max(len(s) for s in sets)
     columns = torch.tensor([list(s) + [s[0]] * (t - len(s)) for s in sets], device=device)
     weight = torch.tensor([[1.0] * len(s) + [0.0] * (t - len(s)) for s in sets], device=device, dtype=dtype)
-    module = cast_model(prepared.model, dtype=dtype, device=device).module
+    module = prepared.cast(dtype).module
     return _Rows(module, prepared.embeddings.to(dtype), columns, weight[..., None], prepared.label)
 
 

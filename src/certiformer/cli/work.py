@@ -164,7 +164,6 @@ def collect(
     results go to a JSON file, it is written after every group, and `resume` goes on from it.
     """
     from ..attack import versions
-    from ..questions.inputs import unchanged
     from ..report import Document, Failure
 
     began = time.perf_counter()
@@ -199,7 +198,7 @@ def collect(
 
     complete = True
     try:
-        with progress_bar(len(items), quiet=quiet) as bar, unchanged():
+        with progress_bar(len(items), quiet=quiet) as bar:
             left = [k for k in range(len(items)) if k not in found]
             for group in _groups(items, left, one, fail):
                 handled = len(found) + len(failures)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 from .graph.graph import Graph, Input, Node
+from .names import Method
 from .ops.base import Box, Op
 from .ops.movement import Movement
-
-Method = Literal["ibp", "forward", "backward", "backward-forward"]
-Relaxation = Literal["paper", "tight"]
-METHODS: tuple[Method, ...] = get_args(Method)
-RELAXATIONS: tuple[Relaxation, ...] = get_args(Relaxation)
 
 
 def anchors(graph: Graph, method: Method) -> frozenset[int]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from ..errors import InputError
 from .engine import PAPER, TIGHT, Style
 from .graph.graph import Graph
-from .methods import METHODS, RELAXATIONS, Method, Relaxation
+from .names import METHODS, RELAXATIONS, AutoMethod, Budget, Method, Relaxation
 
-AutoMethod = Literal["auto", "ibp", "forward", "backward", "backward-forward"]
-Budget = Literal["fast", "balanced", "tight"]
 STYLES: dict[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
 LIMITS: dict[Budget, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..questions.inputs import Prepared
+from .captured import Captured, Compiled
 from .engine import Engine, Parameters, Style, first_reasons
-from .graph import Graph, agree, by_differences, by_parts, capture, narrowed
 from .interval import interval_margins
-from .local import Local, local_nodes
-from .methods import Method, Relaxation, anchors
+from .names import AutoMethod, Budget, Method, Relaxation
 from .ops.base import Box
-from .plan import AutoMethod, Budget, check, choose
+from .plan import check, choose
 from .sets import Ball, Cuts, Perturbation
 from .speed.kernels import products
 from .speed.memory import default_budget
-from .speed.replay import Evaluation, Replays, forget_all
+from .speed.replay import Evaluation, forget_all
 from .tune import tune
 
 
@@ -43,53 +40,12 @@ class Margins:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Compiled:
-    """A graph with the anchors of a method, and what earlier sweeps needed in memory."""
+class Instance(NamedTuple):
+    """An input `[1, n, d]`, the positions that may move, and the class to defend."""
 
-    graph: Graph
-    anchors: frozenset[int]
-    local: dict[int, Local] = field(default_factory=dict)
-    cuda: bool = False
-    footprints: dict[tuple[int, bool], int] = field(default_factory=dict)
-    replays: Replays = field(default_factory=Replays)
-    peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
-
-    @cached_property
-    def single(self) -> Compiled:
-        """The same in single precision."""
-        local = {i: replace(known, block=known.block.float()) for i, known in self.local.items()}
-        return Compiled(self.graph.to(torch.float32), self.anchors, local, self.cuda)
-
-
-def rewritten(prepared: Prepared, *, relaxation: Relaxation) -> Graph:
-    """The model's graph at this length in the form a relaxation wants, captured once and kept in the model's cache."""
-    model, example = prepared.model, prepared.embeddings
-    size = (example.shape[1], example.shape[2], example.dtype, str(example.device))
-    if ("graph", size) not in model.cache:
-        model.cache["graph", size] = narrowed(capture(model.module, example), example[None])
-    key = ("graph", size, relaxation)
-    if key not in model.cache:
-        rewrite = by_parts if relaxation == "paper" else by_differences
-        graph = rewrite(model.cache["graph", size], example[None])
-        agree(graph, model.module, example)
-        model.cache[key] = graph
-    found: Graph = model.cache[key]
-    return found
-
-
-def compiled(prepared: Prepared, *, method: Method, relaxation: Relaxation) -> Compiled:
-    """That graph with the anchors of a method."""
-    model, example = prepared.model, prepared.embeddings
-    key = ("compiled", tuple(example.shape), example.dtype, str(example.device), method, relaxation)
-    if key not in model.cache:
-        graph = rewritten(prepared, relaxation=relaxation)
-        if method == "ibp":
-            model.cache[key] = Compiled(graph, frozenset())
-        else:
-            model.cache[key] = Compiled(graph, anchors(graph, method), local_nodes(graph, example), example.is_cuda)
-    found: Compiled = model.cache[key]
-    return found
+    centre: Tensor
+    positions: tuple[int, ...]
+    label: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,45 +66,37 @@ class Problem:
 
     @staticmethod
     def of(
-        questions: list[tuple[Prepared, tuple[int, ...]]],
+        captured: Captured,
+        instances: list[Instance],
         *,
+        examples: list[Tensor],
         p: float,
         method: AutoMethod,
         relaxation: Relaxation,
         budget: Budget = "balanced",
         max_memory: int | None = None,
     ) -> Problem:
-        """From prepared sentences of one length, each with a set of positions."""
+        """From instances of one shape. The graph is compared with the module at and around each of the `examples`."""
         check(method, relaxation, budget)
         if max_memory is not None and max_memory <= 0:
             raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
+        example, device = examples[0], examples[0].device
         with products(rough=False):  # the model's own matrices are multiplied here too
-            return Problem._of(questions, p, method, relaxation, budget, max_memory)
-
-    @staticmethod
-    def _of(
-        questions: list[tuple[Prepared, tuple[int, ...]]],
-        p: float,
-        method: AutoMethod,
-        relaxation: Relaxation,
-        budget: Budget,
-        max_memory: int | None,
-    ) -> Problem:
-        first = questions[0][0]
-        device = first.embeddings.device
-        plan = choose(
-            rewritten(first, relaxation=relaxation),
-            method=method,
-            relaxation=relaxation,
-            budget=budget,
-            instances=-(-len(questions) // len({id(q) for q, _ in questions})),  # of one sentence, in company or not
-            cuda=device.type == "cuda",
-        )
+            graph = captured.graph(examples, relaxation)
+            plan = choose(
+                graph,
+                method=method,
+                relaxation=relaxation,
+                budget=budget,
+                instances=-(-len(instances) // len(examples)),  # of one sentence, in company or not
+                cuda=device.type == "cuda",
+            )
+            compiled = captured.compiled(graph, example, method=plan.method, relaxation=relaxation)
         return Problem(
-            compiled=compiled(first, method=plan.method, relaxation=relaxation),
-            centre=torch.stack([q.embeddings for q, _ in questions]),
-            positions=tuple(ps for _, ps in questions),
-            labels=torch.tensor([q.label for q, _ in questions], device=device),
+            compiled=compiled,
+            centre=torch.stack([i.centre for i in instances]),
+            positions=tuple(i.positions for i in instances),
+            labels=torch.tensor([i.label for i in instances], device=device),
             p=p,
             method=plan.method,
             style=plan.style,

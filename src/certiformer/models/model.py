@@ -48,7 +48,6 @@ class Model:
     vocabulary: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)  # what the folder says of itself: accuracy, data, command
     read: Callable[[Tensor], Tensor] | None = None  # a picture as positions `[1, n, d]`, where they are its patches
-    cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # captured graphs, by length and precision
 
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Model:
         """This model on another device or in another precision; the original is left alone.

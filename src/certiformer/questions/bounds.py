@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.methods import Method, Relaxation
-from ..core.problem import Problem
+from ..core.names import Method, Relaxation
 from ..errors import InputError
 from ..models.model import Model
-from .inputs import Inputs, Positions, norm_order, position_sets, prepare
+from .inputs import Inputs, Positions, norm_order, position_sets, prepare, problem_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ def bounds(
     prepared = prepare(model, inputs, label=label, dtype=dtype, device=device)
     sets = position_sets(prepared, words, positions)
     radii = _radii(eps, len(sets), prepared.embeddings)
-    problem = Problem.of(
+    problem = problem_of(
         [(prepared, s) for s in sets], p=p, method=method, relaxation=relaxation, max_memory=max_memory
     )
     margins = problem.margins(radii, rounding=rounding)

@@ -15,8 +15,7 @@ from ..models.model import Model
 from .inputs import Prepared, margins, norm_order, prepare
 
 if TYPE_CHECKING:
-    from ..core.methods import Relaxation
-    from ..core.plan import AutoMethod
+    from ..core.names import AutoMethod, Relaxation
 
 
 @dataclass(frozen=True)

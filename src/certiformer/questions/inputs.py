@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..core.names import AutoMethod, Budget, Relaxation
+from ..core.problem import Instance, Problem
 from ..errors import InputError, ModelError, short
 from ..models.model import Model
-from .fingerprint import fingerprint
+from .workspace import Workspace, first_line, place
 
 Inputs = str | Sequence[int] | Tensor
 Positions = Sequence[int | Sequence[int]]
 
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 MOST_SETS = 1_000_000
-_DTYPES = (torch.float32, torch.float64)
-_SEEN: ContextVar[set[Hashable] | None] = ContextVar("seen", default=None)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """One input, ready to be bounded or attacked. `model` is a copy in the precision and on the device asked for."""
+    """One input, ready to be bounded or attacked. `model` is the workspace's copy of it."""
 
+    workspace: Workspace
     model: Model
     embeddings: Tensor  # [1, n, d]
     ids: tuple[int, ...] | None
@@ -47,10 +46,42 @@ class Prepared:
         """The name of the label, or its number."""
         return label_name(self.model, self.label)
 
+    def cast(self, dtype: torch.dtype) -> Model:
+        """The same copy of the model in another precision."""
+        return self.workspace.on(dtype=dtype, device=self.embeddings.device).model
+
     @property
     def words(self) -> tuple[int, ...]:
         """The positions that may be perturbed."""
         return tuple(i for i, special in enumerate(self.special) if not special)
+
+
+def problem_of(
+    questions: list[tuple[Prepared, tuple[int, ...]]],
+    *,
+    p: float,
+    method: AutoMethod,
+    relaxation: Relaxation,
+    budget: Budget = "balanced",
+    max_memory: int | None = None,
+    examples: list[Tensor] | None = None,
+) -> Problem:
+    """Inputs of one length, each with a set of positions, as a batch of instances.
+
+    The captured graph is compared with the model at each of the inputs, or at the `examples` instead.
+    """
+    first = questions[0][0]
+    inputs = {id(q): q.embeddings for q, _ in questions}
+    return Problem.of(
+        first.workspace.on(dtype=first.embeddings.dtype, device=first.embeddings.device).captured,
+        [Instance(q.embeddings, positions, q.label) for q, positions in questions],
+        examples=list(inputs.values()) if examples is None else examples,
+        p=p,
+        method=method,
+        relaxation=relaxation,
+        budget=budget,
+        max_memory=max_memory,
+    )
 
 
 def label_name(model: Model, label: int) -> str:
@@ -59,7 +90,7 @@ def label_name(model: Model, label: int) -> str:
 
 
 def prepare(
-    model: Model,
+    model: Model | Workspace,
     inputs: Inputs,
     *,
     label: int | None = None,
@@ -70,8 +101,9 @@ def prepare(
 
     `label` is the class to defend; by default the predicted one. Given embeddings, every position may be perturbed.
     """
-    ready = cast_model(model, dtype=dtype, device=device)
-    where = _where(ready)
+    workspace = model if isinstance(model, Workspace) else Workspace(model)
+    model = workspace.on(dtype=dtype, device=device).model
+    where = place(model)
     ids: tuple[int, ...] | None = None
     spans: tuple[tuple[int, int] | None, ...] | None = None
     if isinstance(inputs, Tensor) and inputs.is_floating_point():
@@ -81,19 +113,20 @@ def prepare(
         special = (False,) * len(tokens)
     elif isinstance(inputs, str):
         ids, tokens, spans, special = _encode(model, inputs)
-        embeddings = embed_ids(ready, torch.tensor([ids], device=where), dtype=dtype)
+        embeddings = embed_ids(model, torch.tensor([ids], device=where), dtype=dtype)
     else:
         ids = _ids(model, inputs)
         tokens = tuple(_decode(model, ids))
         special = tuple(i in model.special for i in ids)
-        embeddings = embed_ids(ready, torch.tensor([ids], device=where), dtype=dtype)
+        embeddings = embed_ids(model, torch.tensor([ids], device=where), dtype=dtype)
     _check_length(model, ids)
     if not torch.isfinite(embeddings).all():
         raise InputError(f"the embeddings {list(embeddings.shape)} hold infinity or NaN")
-    logits = _logits(ready, embeddings, given=isinstance(inputs, Tensor) and inputs.is_floating_point())
+    logits = _logits(model, embeddings, given=isinstance(inputs, Tensor) and inputs.is_floating_point())
     label = _label(label, logits)
     return Prepared(
-        model=ready,
+        workspace=workspace,
+        model=model,
         embeddings=embeddings,
         ids=ids,
         tokens=tokens,
@@ -146,43 +179,6 @@ def position_sets(prepared: Prepared, words: int = 1, positions: Positions | Non
     return sets
 
 
-def cast_model(model: Model, *, dtype: torch.dtype, device: torch.device | str | None = None) -> Model:
-    """The model in a precision and on a device, in evaluation mode; copied once and kept in `model.cache`."""
-    if dtype not in _DTYPES:
-        raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
-    where = torch.device(device) if device is not None else _where(model)
-    key = ("cast", dtype, str(where))
-    seen = _SEEN.get()
-    if seen is not None and (id(model), key) in seen and key in model.cache:
-        return cast(Model, model.cache[key])
-    weights = fingerprint(model)
-    if key not in model.cache or model.cache.get(("weights", key)) != weights:
-        try:
-            copy = model.to(device=where, dtype=dtype)
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device={str(where)!r}: {_first_line(error)}") from None
-        copy.module.eval().requires_grad_(False)
-        if isinstance(copy.embed, nn.Module):
-            copy.embed.eval().requires_grad_(False)
-        copy.cache[key] = copy
-        copy.cache["weights", key] = fingerprint(copy)
-        model.cache[key] = copy
-        model.cache["weights", key] = weights
-    if seen is not None:
-        seen.add((id(model), key))
-    return cast(Model, model.cache[key])
-
-
-@contextmanager
-def unchanged() -> Iterator[None]:
-    """While nobody changes weights: models that were looked through once in here are not looked through again."""
-    token = _SEEN.set(set())
-    try:
-        yield
-    finally:
-        _SEEN.reset(token)
-
-
 def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:
     """Raw embeddings `[batch, n, d]` of ids `[batch, n]`."""
     if model.embed is None:
@@ -212,11 +208,6 @@ def norm_order(norm: float | str) -> float:
 def norm_name(p: float) -> str:
     """How a norm is written: l1, l2, linf."""
     return f"l{p:g}"
-
-
-def _where(model: Model) -> torch.device:
-    tensors = itertools.chain(model.module.parameters(), model.module.buffers())
-    return next((t.device for t in tensors), torch.device("cpu"))
 
 
 def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -273,7 +264,7 @@ def _logits(model: Model, embeddings: Tensor, *, given: bool) -> Tensor:
         with torch.no_grad():
             logits = model.module(embeddings)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        message = f"{name} could not be run on embeddings of shape {shape}: {_first_line(error)}"
+        message = f"{name} could not be run on embeddings of shape {shape}: {first_line(error)}"
         raise (InputError if given else ModelError)(message) from error
     if not isinstance(logits, Tensor):
         raise ModelError(f"{name} must give logits [1, classes], found a {type(logits).__name__}")
@@ -307,8 +298,3 @@ def _note(model: Model, ids: tuple[int, ...] | None, tokens: tuple[str, ...], sp
         return f"the model knows none of these {len(words)} words and reads each as {UNKNOWN_TOKENS[0]}"
     names = ", ".join(dict.fromkeys(missed))
     return f"not in the model's vocabulary, read as {UNKNOWN_TOKENS[0]}: {names}"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -18,14 +18,14 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from ..core.methods import Method, Relaxation
-from ..core.plan import AutoMethod, Budget
+from ..core.names import AutoMethod, Budget, Method, Relaxation
 from ..core.problem import Problem
 from ..core.split import divide
 from ..errors import InputError
 from ..models.model import Model
 from .bracket import Bracket
-from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, unchanged
+from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, problem_of
+from .workspace import Workspace
 
 MOST_STEPS, SKETCH_STEPS = 60, 20
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
@@ -135,8 +135,8 @@ def radii(
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise InputError(f"{name}={count!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
-    with unchanged():
-        prepared = [prepare(model, x, label=label, dtype=dtype, device=device) for x in inputs]
+    workspace = Workspace(model)
+    prepared = [prepare(workspace, x, label=label, dtype=dtype, device=device) for x in inputs]
     sets = [position_sets(q, words, positions) for q in prepared]
     total = sum(len(s) for s in sets)
     results: list[RadiusResult | None] = [None] * len(prepared)
@@ -147,7 +147,7 @@ def radii(
     for members in groups.values():
         started = time.perf_counter()
         questions = [(prepared[i], s) for i in members for s in sets[i]]
-        problem = Problem.of(
+        problem = problem_of(
             questions,
             p=p,
             method=method,

@@ -13,14 +13,12 @@ import torch
 from torch import Tensor
 
 from ..attack import attack_prepared
-from ..core.methods import Method, Relaxation
-from ..core.plan import AutoMethod, Budget
-from ..core.problem import Problem
+from ..core.names import AutoMethod, Budget, Method, Relaxation
 from ..core.sets import Choices
 from ..core.split import divide
 from ..errors import InputError, short
 from ..models.model import Model
-from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare
+from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare, problem_of
 from .substitutes import Substitutions, candidates
 
 Status = Literal["certified", "refuted", "unknown", "error"]
@@ -102,7 +100,7 @@ def certify(
         raise InputError(f"splits={splits!r}: expected a whole number of 0 or more")
     p = norm_order(norm)
     sets = position_sets(prepared, words, positions)
-    problem = Problem.of(
+    problem = problem_of(
         [(prepared, s) for s in sets],
         p=p,
         method=method,
@@ -187,7 +185,7 @@ def _certify_words(
         status = "refuted" if example is not None else "certified" if margin > 0 else "unknown"
     else:
         assert prepared.ids is not None
-        problem = Problem.of(
+        problem = problem_of(
             [(prepared, positions)],
             p=math.inf,
             method=method,
@@ -280,7 +278,14 @@ def _enumerate(
 def _at_points(prepared: Prepared, points: Tensor, method: Method, max_memory: int | None) -> Tensor:
     """Margins `[points]` at embeddings `[points, n, d]`, less what rounding may have changed: bounds at radius 0."""
     questions = [(replace(prepared, embeddings=point[None]), prepared.words[:1]) for point in points]
-    problem = Problem.of(questions, p=math.inf, method=method, relaxation="tight", max_memory=max_memory)
+    problem = problem_of(
+        questions,
+        p=math.inf,
+        method=method,
+        relaxation="tight",
+        max_memory=max_memory,
+        examples=[prepared.embeddings],
+    )
     found = problem.margins(torch.zeros(len(points), dtype=torch.float64))
     return torch.nan_to_num(found.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
 

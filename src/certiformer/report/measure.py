@@ -15,8 +15,7 @@ from ..questions.inputs import Inputs, Positions, Prepared, label_name, norm_nam
 from .records import Place, Run, Sentence
 
 if TYPE_CHECKING:
-    from ..core.methods import Relaxation
-    from ..core.plan import AutoMethod, Budget
+    from ..core.names import AutoMethod, Budget, Relaxation
     from ..questions.search import RadiusResult
 
 Fraction = Callable[[float], None]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from certiformer.core.graph import by_parts, capture, narrowed
 from certiformer.core.ops.linear import Center
 from certiformer.errors import ModelError, UnsupportedError
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import random_model
 
 
@@ -70,11 +70,14 @@ def test_an_output_that_ignores_the_input_is_an_error() -> None:
 
 
 def test_a_length_is_captured_once() -> None:
-    from certiformer.core.problem import compiled
+    from certiformer.questions.workspace import Workspace
 
     model = random_model()
-    first = compiled(prepare(model, [2, 5, 6, 3]), method="backward", relaxation="paper")
-    again = compiled(prepare(model, [2, 9, 8, 3]), method="backward", relaxation="paper")
+    own = Workspace(model)
+    first, again = (
+        problem_of([(prepare(own, ids), (1,))], p=2.0, method="backward", relaxation="paper").compiled
+        for ids in ([2, 5, 6, 3], [2, 9, 8, 3])
+    )
     assert first is again
 
 

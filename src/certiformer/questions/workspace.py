@@ -1,0 +1,66 @@
+"""A model's own copy, and what was captured of it: nothing that happens to the original later can reach it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ..core.captured import Captured
+from ..errors import InputError
+from ..models.model import Model
+
+DTYPES = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A model in one precision and on one device, in evaluation mode, with the graphs captured of it."""
+
+    model: Model
+    captured: Captured
+
+
+class Workspace:
+    """A copy of a model, taken now, and its casts, each made when it is first asked for. Threads may share it."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model.to()
+        self._lock = threading.Lock()
+        self._copies: dict[tuple[torch.dtype, str], Copy] = {}
+
+    def on(self, *, dtype: torch.dtype, device: torch.device | str | None = None) -> Copy:
+        """The model in a precision and on a device; without one, where its weights are."""
+        if dtype not in DTYPES:
+            raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
+        where = place(self.model) if device is None else torch.device(device)
+        with self._lock:
+            key = (dtype, str(where))
+            if key not in self._copies:
+                self._copies[key] = self._cast(dtype, where)
+            return self._copies[key]
+
+    def _cast(self, dtype: torch.dtype, where: torch.device) -> Copy:
+        try:
+            model = self.model.to(device=where, dtype=dtype)
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device={str(where)!r}: {first_line(error)}") from None
+        for half in (model.module, model.embed):
+            if isinstance(half, nn.Module):
+                half.eval().requires_grad_(False)
+        return Copy(model, Captured(model.module))
+
+
+def place(model: Model) -> torch.device:
+    """The device of a model's weights."""
+    tensors = itertools.chain(model.module.parameters(), model.module.buffers())
+    return next((t.device for t in tensors), torch.device("cpu"))
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -18,7 +18,7 @@ EVERYBODY = {"errors", "_version"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "_version": set(),
-    "options": set(),
+    "options": {"core"},
     "core": set(),
     "models": {"core"},
     "data": {"models"},
@@ -42,7 +42,6 @@ ALLOWED: set[str] = {
     "certiformer.cli.report.report",
     "certiformer.cli.train.train",
     "certiformer.cli.work.collect",
-    "certiformer.core.problem -> certiformer.questions.inputs",
     "certiformer.questions.bounds.bounds",
     "certiformer.questions.importance.importance",
     "certiformer.questions.search.radii",

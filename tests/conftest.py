@@ -1,4 +1,4 @@
-"""What several tests need: the reference material where it is at hand, and small random Transformers."""
+"""What several tests need: models with radii that were computed elsewhere, and small random Transformers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from certiformer.models import Classifier, Config, Embeddings, Model
 if "PYTEST_XDIST_WORKER" in os.environ:  # several processes at work: one thread each
     torch.set_num_threads(1)
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-REFERENCE = SHARED / "reference"
+HERE = Path(__file__).resolve().parent
+REFERENCE = HERE / "reference"
+DATA = Path(os.environ.get("CERTIFORMER_DATA") or HERE.parents[1] / "shared" / "data")  # SST and Yelp, in full
+needs_data = pytest.mark.skipif(
+    not (DATA / "sst").is_dir(), reason="SST and Yelp are not at hand: CERTIFORMER_DATA names a folder that holds them"
+)
 
 
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder of reference models and radii."""
-    if not (REFERENCE / "radii.jsonl").is_file():
-        pytest.skip("the reference models and radii are not at hand (expected in shared/reference beside the project)")
     return REFERENCE
 
 

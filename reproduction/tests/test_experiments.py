@@ -127,7 +127,7 @@ def test_minimum_and_average_over_positions_then_over_sentences():
 def test_the_papers_figures_are_the_papers():
     tex = Path(__file__).resolve().parents[3] / "shared" / "paper" / "robustness-verification-for-transformers.tex"
     if not tex.is_file():
-        pytest.skip("the paper's source is not at hand")
+        pytest.skip(f"the paper's source is not at hand: it would be {tex.name} in shared/paper beside the project")
     text = tex.read_text(encoding="utf-8").lower()
     printed = [float(x) for x in re.findall(r"\d+\.\d+(?:e-\d+)?", text)]
     for table in (published.MAIN, published.TWO_POSITIONS, published.ABLATION, published.LAYER_NORM):

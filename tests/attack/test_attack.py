@@ -19,10 +19,7 @@ from certiformer.models.tokenizer import SPECIAL_TOKENS
 from certiformer.questions.inputs import margins, prepare
 from certiformer.questions.workspace import Workspace
 
-REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
-needs_reference = pytest.mark.skipif(
-    not REFERENCE.is_dir(), reason="the reference models are not beside the repository"
-)
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 VOCABULARY = (*SPECIAL_TOKENS, *(f"word{i}" for i in range(60)))
 
 
@@ -97,7 +94,6 @@ def test_the_smallest_change_of_a_linear_model_is_found(norm):
         assert radius >= exact * (1 - 1e-9)
 
 
-@needs_reference
 @pytest.mark.parametrize("name", ["sst_1_small", "sst_2_tiny", "sst_3_tiny"])
 def test_it_reaches_the_reference_attack(name):
     lines = [json.loads(line) for line in (REFERENCE / "radii.jsonl").read_text().splitlines()]
@@ -113,7 +109,6 @@ def test_it_reaches_the_reference_attack(name):
     assert min(ratios) >= 0.9  # the reference is an attack as well, and a strong one
 
 
-@needs_reference
 @pytest.mark.parametrize("norm", ["1", "2", "inf"])
 def test_no_reference_certificate_is_contradicted(norm):
     rows = [json.loads(line) for line in (REFERENCE / "radii.jsonl").read_text().splitlines()]

@@ -13,9 +13,8 @@ from certiformer.data import load_data, read_table, read_trees
 from certiformer.data.readers import phrases, sentences
 from certiformer.errors import InputError
 from certiformer.models.tokenizer import split_words
+from conftest import DATA, needs_data
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data is not beside the repository")
 TREES = """\
 (3 (2 It) (4 (2 's) (4 (3 lovely) (2 -LRB-))))
 (2 (2 Neutral) (2 here))

@@ -15,10 +15,7 @@ from certiformer.models import BUNDLED, Config, Embeddings, bundled, load, read_
 from certiformer.models.network import LAYER_NORMS, build
 from certiformer.models.tokenizer import SPECIAL_TOKENS
 
-REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
-needs_reference = pytest.mark.skipif(
-    not REFERENCE.is_dir(), reason="the reference models are not beside the repository"
-)
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 VOCABULARY = (*SPECIAL_TOKENS, "good", "bad", "film", "é")
 
 
@@ -189,7 +186,6 @@ def test_bundled_models_open_or_say_that_they_are_absent():
     assert sum(model.facts["bytes"] for model in installed.values()) < 4 * 2**20
 
 
-@needs_reference
 def test_reference_models_classify_the_reference_sentences():
     sentences = json.loads((REFERENCE / "sentences.json").read_text())
     folders = sorted(path for path in REFERENCE.iterdir() if path.is_dir())
@@ -204,7 +200,6 @@ def test_reference_models_classify_the_reference_sentences():
             assert int(logits.argmax()) == sentence["label"]
 
 
-@needs_reference
 def test_a_truncated_reference_model_is_refused(tmp_path):
     source = next(path for path in sorted(REFERENCE.iterdir()) if path.is_dir())
     copy = tmp_path / "copy"

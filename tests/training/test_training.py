@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +14,8 @@ from certiformer.errors import InputError
 from certiformer.models import Config, load
 from certiformer.training import Recipe, accuracy, build_vocabulary, checkpoint, encode, evaluate, pick_device, train
 from certiformer.training.batches import epoch_order
+from conftest import DATA, needs_data
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CONFIG = Config(1, 50, hidden_size=16, intermediate_size=16, num_attention_heads=2, dropout=0.1)
 RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3)
 
@@ -252,7 +251,7 @@ def test_the_card_says_what_was_done(tmp_path, data):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the data is not beside the repository")
+@needs_data
 def test_a_tiny_sst_model_reaches_75_percent(tmp_path):
     data = load_data("sst", data_dir=DATA)
     config = Config(1, 5000, hidden_size=64, intermediate_size=128)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from certiformer import report as reporting
-from certiformer.cli import COMMANDS, main
+from certiformer.cli import main
+from certiformer.cli.commands import COMMANDS
 from certiformer.models import Config, write_folder
 from certiformer.models.network import build
 from certiformer.models.tokenizer import SPECIAL_TOKENS

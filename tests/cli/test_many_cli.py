@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from certiformer import report as reporting
-from certiformer.cli import main, work
+from certiformer.cli import main, opening, running
+from certiformer.cli.progress import Bar
+from certiformer.cli.reading import Item
 from certiformer.models import Config, write_folder
 from certiformer.models.network import build
 from certiformer.models.tokenizer import SPECIAL_TOKENS
@@ -73,11 +75,11 @@ def test_positions_may_differ_from_sentence_to_sentence(folder, capsys):
 
 def test_groups_are_bounded_and_cover_everything_once(monkeypatch):
     chance = random.Random(0)
-    items = [work.Item("x" * chance.randrange(1, 6)) for _ in range(100)]
-    monkeypatch.setattr(work, "WINDOW", 40)
-    monkeypatch.setattr(work, "MOST", 12)
-    together = work.Together(key=lambda text: (len(text), len(text)), many=lambda texts, advance: [])
-    groups = list(work._groups(items, range(100), together, lambda k, error: None))
+    items = [Item("x" * chance.randrange(1, 6)) for _ in range(100)]
+    monkeypatch.setattr(running, "WINDOW", 40)
+    monkeypatch.setattr(running, "MOST", 12)
+    together = running.Together(key=lambda text: (len(text), len(text)), many=lambda texts, advance: [])
+    groups = list(running.Job(None, items, together, "radius", {})._groups(range(100), Bar()))
     assert sorted(k for group in groups for k in group) == list(range(100))
     for group in groups:
         assert len({len(items[k].text) for k in group}) == 1
@@ -164,9 +166,9 @@ def test_a_small_model_gets_one_thread_unless_told(folder, monkeypatch):
     seen: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    work.open_model(str(folder), "cpu")
-    work.open_model(str(folder), "cpu", threads=2)
+    opening.open_model(str(folder), "cpu")
+    opening.open_model(str(folder), "cpu", threads=2)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    work.open_model(str(folder), "cpu")
+    opening.open_model(str(folder), "cpu")
     assert seen == [1, 2]
     assert torch.get_num_threads() == before

@@ -390,7 +390,7 @@ def test_text_goes_in_through_the_tokenizer() -> None:
 def test_saved_folders_open_from_python_and_from_the_command_line(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from certiformer.cli import app
+    from certiformer.cli.commands import app
 
     folder = tmp_path / "saved"
     randomized(distilbert("sdpa")).save_pretrained(folder)

@@ -1,80 +1,93 @@
-"""The command line. Each command is a function in a file of its own, named in `COMMANDS`."""
+"""The command line. `main` imports the rest when it is called, so that even Ctrl-C at once ends in one line."""
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
 
-import typer
+__all__ = ["main"]
 
-from .. import errors
-from .attack import attack
-from .certify import certify
-from .evaluate import evaluate
-from .importance import importance
-from .models import models
-from .radius import radius
-from .report import report
-from .train import train
-
-__all__ = ["COMMANDS", "app", "main"]
-
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "radius": radius,
-    "certify": certify,
-    "attack": attack,
-    "importance": importance,
-    "report": report,
-    "models": models,
-    "train": train,
-    "eval": evaluate,
-}
-
-app = typer.Typer(
-    name="certiformer",
-    help="Prove how far the words of a text may move before a Transformer changes its mind.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
-
-
-def _beside(entry: EntryPoint) -> Callable[[typer.Context], None]:
-    """A command that is installed beside the package: it reads its arguments itself and returns the exit code."""
-
-    def run(context: typer.Context) -> None:
-        raise typer.Exit(entry.load()(context.args))
-
-    return run
-
-
-for _entry in entry_points(group="certiformer.commands"):
-    app.command(
-        _entry.name,
-        help=f"See [bold]certiformer {_entry.name} --help[/bold].",
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )(_beside(_entry))
-
-
-@app.callback()
-def _root() -> None:
-    """Prove how far the words of a text may move before a Transformer changes its mind."""
+WRONG_CALL, CONTRADICTION, MACHINE, INTERRUPTED = 2, 3, 4, 130  # exit codes; 1 says refuted or unknown
+TRACEBACK = "CERTIFORMER_TRACEBACK"  # the variable that asks for the traceback of what was not foreseen
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point: a wrong call or file is one line on stderr and exit code 2, never a traceback."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """The entry point: whatever goes wrong is one line on stderr and an exit code, never a traceback."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # what torch.export says to its own developers
-            app(args=given, prog_name="certiformer", obj=shlex.join(["certiformer", *given]))
-    except errors.CertiformerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BaseException as error:
+        if isinstance(error, SystemExit) or os.environ.get(TRACEBACK):
+            raise
+        code = _told(error)
+    sys.exit(code)
+
+
+def _run(given: list[str]) -> int:
+    import shlex
+
+    from .terminal import prepare_streams
+
+    prepare_streams()
+    import typer
+
+    from .commands import app
+
+    if os.environ.get("_CERTIFORMER_COMPLETE"):
+        app(prog_name="certiformer")
+    command = typer.main.get_command(app)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # what torch.export says to its own developers
+        try:
+            written = shlex.join(["certiformer", *given])
+            with command.make_context("certiformer", given or ["--help"], obj=written) as context:
+                command.invoke(context)
+        except typer.Exit as done:
+            return done.exit_code
+    return 0
+
+
+def _told(error: BaseException) -> int:
+    """One line about what went wrong, and the exit code."""
+    from ..text import visible
+
+    line, code = _cause(error)
+    with suppress(OSError, ValueError):
+        print(visible(line), file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):  # what is still in the buffer cannot be written: do not try again at the end
+        sys.stdout.flush()
+        return code
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _cause(error: BaseException) -> tuple[str, int]:
+    from ..errors import CertiformerError
+
+    message = " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return "stopped", INTERRUPTED
+    if isinstance(error, CertiformerError):
+        return f"error: {message}", WRONG_CALL
+    if hasattr(error, "format_message"):  # how typer says that options were not understood
+        return f"error: {' '.join(error.format_message().split())}", WRONG_CALL
+    if isinstance(error, BrokenPipeError):
+        return "error: the output was closed before everything was written", MACHINE
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"error: {where}{error.strerror or message or type(error).__name__}", MACHINE
+    if isinstance(error, MemoryError) or _memory(error, message):
+        return "error: out of memory; fewer words at once, a shorter text or a smaller model need less", MACHINE
+    told = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"error: unexpected {told}; please report it with the output of {TRACEBACK}=1", MACHINE
+
+
+def _memory(error: BaseException, message: str) -> bool:
+    """Whether torch ran out of memory, on a GPU or on the CPU."""
+    return type(error).__name__ == "OutOfMemoryError" or (
+        isinstance(error, RuntimeError) and "allocate memory" in message
+    )

@@ -10,7 +10,7 @@ from . import options
 
 if TYPE_CHECKING:
     from ..report import Sentence
-    from .work import Fraction
+    from .progress import Fraction
 
 
 def attack(
@@ -35,14 +35,20 @@ def attack(
 
     Example: [bold]certiformer attack "a great film" --method enumeration[/bold]
     """
-    from ..questions.inputs import norm_name, norm_order, prepare
-    from ..report import measure
-    from .view import show_sentence, show_values
-    from .work import check_out, chosen_sets, collect, finish, open_model, read_items
+    from ..norms import norm_name, norm_order
+    from .opening import chosen_sets, open_model
+    from .reading import read_items
+    from .running import Job
+    from .writing import check_out, finish
 
     check_out(out)
     norms = [norm_order(p) for p in norm or ["2"]]
     items = read_items(texts, file)
+
+    from ..questions.inputs import prepare
+    from ..report import measure
+    from .view import show_sentence, show_values
+
     opened, where = open_model(model, device)
 
     def one(text: str, advance: Fraction) -> Sentence:
@@ -62,7 +68,7 @@ def attack(
             on_progress=advance,
         )
 
-    document = collect(
+    job = Job(
         opened,
         items,
         one,
@@ -77,7 +83,7 @@ def attack(
             "seed": seed,
             "device": where,
         },
-        quiet=quiet,
         show=None if json else show_values if quiet else show_sentence,
     )
+    document = job.run(quiet=quiet)
     raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))

@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..numbers import at_least, at_most
 from . import options
 
 if TYPE_CHECKING:
     from ..questions.inputs import Prepared
     from ..questions.verdict import CertifyResult
     from ..report import Document, Sentence, Verdict
-    from .work import Fraction
+    from .progress import Fraction
 
 _WORST = ("error", "refuted", "unknown", "certified")
 
 
 def certify(
     texts: options.Texts = None,
-    eps: Annotated[float | None, typer.Option("--eps", "-e", help="How far each chosen word may move.")] = None,
+    eps: Annotated[
+        float | None, typer.Option("--eps", "-e", parser=at_least, metavar="FLOAT", help="How far words may move.")
+    ] = None,
     model: options.ModelName = None,
     norm: options.Norm = "2",
     method: options.MethodOption = options.Method.auto,
@@ -48,19 +51,25 @@ def certify(
     Example: [bold]certiformer certify "a great film" --eps 0.1 --positions great[/bold]
     """
     from ..errors import InputError
-    from ..questions.inputs import norm_name, norm_order, position_sets, prepare
-    from ..questions.verdict import certify as ask
-    from ..report import sentence
-    from .work import check_out, chosen_sets, collect, finish, open_model, read_items
+    from ..norms import norm_name, norm_order
+    from .opening import chosen_sets, open_model
+    from .reading import read_items
+    from .running import Job
+    from .writing import check_out, finish
 
     check_out(out)
     p = norm_order(norm)
     if (eps is None) == (substitutions is None):
         raise InputError("give either --eps, how far words may move, or --substitutions, what may replace them")
     if eps is not None and not 0 <= eps < float("inf"):
-        raise InputError(f"--eps {eps}: expected a number from 0 on")
+        raise InputError(f"--eps {at_most(eps)}: expected a number from 0 on")
     replacing = None if substitutions is None else _read_substitutions(substitutions)
     items = read_items(texts, file)
+
+    from ..questions.inputs import position_sets, prepare
+    from ..questions.verdict import certify as ask
+    from ..report import sentence
+
     opened, where = open_model(model, device)
     shared: dict[str, Any] = {
         "norm": p,
@@ -84,7 +93,7 @@ def certify(
             result = ask(opened, text, eps=eps, positions=sets, **shared)
         return replace(sentence(prepared), verdicts=_verdicts(result, prepared))
 
-    document = collect(
+    job = Job(
         opened,
         items,
         one,
@@ -102,9 +111,9 @@ def certify(
             "attack": attack,
             "device": where,
         },
-        quiet=quiet,
-        show=_shower(json=json, quiet=quiet),
+        show=_shower(json=json, quiet=quiet, alone=len(items) == 1),
     )
+    document = job.run(quiet=quiet)
     code = finish(document, json=json, out=out, quiet=quiet)
     raise typer.Exit(code or _code(document))
 
@@ -116,7 +125,7 @@ def overall(verdicts: tuple[Verdict, ...]) -> str:
 
 
 def _code(document: Document) -> int:
-    from .work import CONTRADICTION
+    from . import CONTRADICTION
 
     worst = [overall(sentence.verdicts) for sentence in document.results]
     if "error" in worst:
@@ -171,44 +180,30 @@ def _read_substitutions(path: Path) -> dict[str, list[str]]:
     return {str(key): list(value) for key, value in content.items()}
 
 
-def _shower(*, json: bool, quiet: bool) -> Callable[[Sentence], None] | None:
+def _shower(*, json: bool, quiet: bool, alone: bool) -> Callable[[Sentence], None] | None:
     if json:
         return None
-    return (lambda found: typer.echo(overall(found.verdicts))) if quiet else _show
+    if not quiet:
+        return _show
+    from .view import row
+
+    return lambda found: row(overall(found.verdicts), *([] if alone else [found.text]))
 
 
 def _show(found: Sentence) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    from .view import headline
+    from ..report.wording import told
+    from .terminal import console
+    from .view import headline, shown
 
-    console = Console(highlight=False)
-    console.print(headline(found))
+    output = console()
+    output.print(headline(found))
     colours = {"certified": "bold green", "refuted": "bold red", "unknown": "bold yellow", "error": "bold red"}
     for verdict in found.verdicts:
         line = Text(f"{verdict.status:<10}", style=colours.get(verdict.status, "bold"))
-        line.append(_told(verdict, found.label), style="not bold default")
-        console.print(line)
+        line.append_text(shown(told(verdict, found.label), "not bold default"))
+        output.print(line)
     if len(found.verdicts) > 1:
-        console.print(Text(f"All in all: {overall(found.verdicts)}."))
-    console.print()
-
-
-def _told(verdict: Verdict, label: str) -> str:
-    """One sentence about one verdict."""
-    from ..report.wording import named, up
-
-    if verdict.eps is None:
-        subject = f"{' '.join(verdict.words)} to any of the substitutes given"
-    else:
-        subject = f"{named(verdict.words)} by up to {verdict.eps:g} in {verdict.norm}"
-    if verdict.status == "certified":
-        return f"proved: no change of {subject} can change the verdict '{label}'"
-    if verdict.status == "refuted":
-        becomes = "" if verdict.flipped is None else f" to '{verdict.flipped}'"
-        size = "" if verdict.radius is None else f" (a change of {up(verdict.radius)} is enough)"
-        names = "" if not verdict.replacements else f": {' '.join(verdict.replacements)}"
-        return f"a change of {subject} changes the verdict '{label}'{becomes}{size}{names}"
-    told = f" ({verdict.message})" if verdict.message else ""
-    return f"neither proved nor refuted for {subject}{told}" if verdict.status == "unknown" else f"error{told}"
+        output.print(Text(f"All in all: {overall(found.verdicts)}."))
+    output.print()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from . import options
 
 if TYPE_CHECKING:
     from ..report import Sentence
-    from .work import Fraction
+    from .progress import Fraction
 
 
 def importance(
@@ -34,16 +35,23 @@ def importance(
 
     Example: [bold]certiformer importance "a great film"[/bold]
     """
-    from dataclasses import replace
 
-    from ..questions.importance import importance as rank
-    from ..questions.inputs import norm_name, norm_order, prepare
-    from ..report import sentence
-    from .work import check_out, collect, finish, open_model, precision, read_items
+    from ..norms import norm_name, norm_order
+    from .opening import open_model, precision
+    from .reading import read_items
+    from .running import Job
+    from .writing import check_out, finish
 
     check_out(out)
     p = norm_order(norm)
     items = read_items(texts, file)
+
+    from dataclasses import replace
+
+    from ..questions.importance import importance as rank
+    from ..questions.inputs import prepare
+    from ..report import sentence
+
     opened, where = open_model(model, device)
 
     def one(text: str, advance: Fraction) -> Sentence:
@@ -61,7 +69,7 @@ def importance(
         )
         return replace(sentence(prepare(opened, text, device=where)), importance=found.words)
 
-    document = collect(
+    job = Job(
         opened,
         items,
         one,
@@ -75,50 +83,47 @@ def importance(
             "device": where,
             "dtype": dtype.value,
         },
-        quiet=quiet,
-        show=None if json else _values if quiet else _show,
+        show=None if json else _values if quiet else partial(_show, norm_name(p)),
     )
+    document = job.run(quiet=quiet)
     raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))
 
 
 def _values(found: Sentence) -> None:
+    from .view import row
+
     for word in found.importance:
-        typer.echo(f"{word.rank}\t{word.position}\t{word.word}\t{word.normalized!r}")
+        row(str(word.rank), str(word.position), word.word, repr(word.normalized), found.text)
 
 
-def _show(found: Sentence) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _show(norm: str, found: Sentence) -> None:
+    from ..numbers import down, up
+    from .terminal import console
+    from .view import WIDE, headline, shown, table
 
-    from ..report.wording import down, up
-    from .view import headline
-
-    console = Console(highlight=False)
-    console.print(headline(found))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("word")
-    for name in ("at", "rank", "radius / length", "by gradient", "by closest word"):
-        table.add_column(name, justify="right")
+    output = console()
+    wide = output.width >= WIDE
+    output.print(headline(found))
+    made = table("word", *(["at"] if wide else []), "rank", "radius /\nlength", *(["by\ngradient"] if wide else []))
+    made.add_column("by closest\nword", overflow="fold")
     for word in found.importance:
         closest = "–" if word.attacked_rank is None else str(word.attacked_rank)
         if word.replacement is not None:
             closest += f" ('{word.replacement}', {up(word.attacked_normalized)})"
-        table.add_row(
-            Text(word.word),
-            str(word.position),
+        made.add_row(
+            shown(word.word),
+            *([str(word.position)] if wide else []),
             str(word.rank),
             down(word.normalized),
-            str(word.gradient_rank),
-            Text(closest),
+            *([str(word.gradient_rank)] if wide else []),
+            shown(closest),
         )
-    console.print(table)
+    output.print(made)
     first = found.importance[0]
-    console.print(
-        Text(
-            f"'{first.word}' matters most to the verdict '{found.label}': proved up to {down(first.certified)}, "
-            f"{down(first.normalized)} of its length, less than any other word."
+    output.print(
+        shown(
+            f"'{first.word}' matters most to the verdict '{found.label}': proved up to {down(first.certified)} "
+            f"in {norm}, {down(first.normalized)} of its length, less than any other word."
         )
     )
-    console.print()
+    output.print()

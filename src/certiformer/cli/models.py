@@ -11,14 +11,14 @@ def models() -> None:
     Example: [bold]certiformer models[/bold]
     """
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
 
     from ..models import BUNDLED, DEFAULT, bundled
+    from .terminal import console, say
 
     found = bundled()
     if not found:
-        typer.echo(f"no bundled models in this installation; expected {', '.join(BUNDLED)}", err=True)
+        say(f"no bundled models in this installation; expected {', '.join(BUNDLED)}")
         raise typer.Exit(2)
     table = Table("model", "layers", "width", "norm", "words", "data", "dev", "test", "size", box=SIMPLE)
     for model in found:
@@ -34,9 +34,9 @@ def models() -> None:
             _share(facts.get("test_accuracy")),
             f"{facts['bytes'] / 2**20:.2f} MB",
         )
-    console = Console()
-    console.print(table)
-    console.print(f" * the default. Accuracy on the {found[0].facts.get('data', 'training')} dev and test sets.")
+    output = console()
+    output.print(table)
+    output.print(f" * the default. Accuracy on the {found[0].facts.get('data', 'training')} dev and test sets.")
 
 
 def _share(value: float | None) -> str:

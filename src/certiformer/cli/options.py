@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..models import BUNDLED
-
 
 class Method(str, Enum):
     """How bounds are computed."""
@@ -51,6 +49,8 @@ class Attack(str, Enum):
 
 
 def _bundled() -> list[str]:
+    from ..models import BUNDLED
+
     return list(BUNDLED)
 
 

@@ -11,7 +11,7 @@ from . import options
 
 if TYPE_CHECKING:
     from ..report import Sentence
-    from .work import Fraction
+    from .progress import Fraction
 
 
 def radius(
@@ -41,14 +41,20 @@ def radius(
 
     Example: [bold]certiformer radius "a great film"[/bold]
     """
-    from ..questions.inputs import norm_name, norm_order, position_sets, prepare
-    from ..report import measure_many
-    from .view import show_sentence, show_values
-    from .work import Together, check_out, chosen_sets, collect, finish, open_model, precision, read_items
+    from ..norms import norm_name, norm_order
+    from .opening import chosen_sets, open_model, precision
+    from .reading import read_items
+    from .running import Job, Together
+    from .writing import check_out, finish
 
     check_out(out)
     norms = [norm_order(p) for p in norm or ["2"]]
     items = read_items(texts, file)
+
+    from ..questions.inputs import position_sets, prepare
+    from ..report import measure_many
+    from .view import show_sentence, show_values
+
     opened, where = open_model(model, device, threads)
 
     def key(text: str) -> tuple[Hashable, int]:
@@ -76,7 +82,7 @@ def radius(
             on_progress=advance,
         )
 
-    document = collect(
+    job = Job(
         opened,
         items,
         Together(key, many),
@@ -96,9 +102,10 @@ def radius(
             "device": where,
             "dtype": dtype.value,
         },
-        quiet=quiet,
         show=None if json else show_values if quiet else show_sentence,
         out=out,
-        resume=resume,
     )
+    if resume:
+        job.resume()
+    document = job.run(quiet=quiet)
     raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))

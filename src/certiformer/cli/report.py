@@ -12,7 +12,7 @@ from . import options
 
 if TYPE_CHECKING:
     from ..report import Sentence
-    from .work import Fraction
+    from .progress import Fraction
 
 
 def report(
@@ -43,14 +43,18 @@ def report(
     Example: [bold]certiformer report "a great film" --out report.html[/bold]
     """
     from ..errors import InputError
-    from ..questions.inputs import norm_name, norm_order, position_sets, prepare
-    from ..report import from_json, measure_many
-    from .work import Together, check_out, collect, finish, open_model, precision, read_items, write
+    from ..norms import norm_name, norm_order
+    from .opening import open_model, precision
+    from .reading import read_items
+    from .running import Job, Together
+    from .writing import check_out, finish, write
 
     if out.suffix != ".html":
         raise InputError(f"--out {out}: expected a name that ends in .html")
     check_out(out)
     if source is not None:
+        from ..report import from_json
+
         if texts or file is not None:
             raise InputError("--from and sentences were both given: use one")
         try:
@@ -63,6 +67,10 @@ def report(
         return
     norms = [norm_order(p) for p in norm or ["1", "2", "inf"]]
     items = read_items(texts, file)
+
+    from ..questions.inputs import position_sets, prepare
+    from ..report import measure_many
+
     opened, where = open_model(model, device, threads)
 
     def key(text: str) -> tuple[Hashable, int]:
@@ -88,7 +96,7 @@ def report(
             on_progress=advance,
         )
 
-    document = collect(
+    job = Job(
         opened,
         items,
         Together(key, many),
@@ -107,7 +115,7 @@ def report(
             "device": where,
             "dtype": dtype.value,
         },
-        quiet=quiet,
         show=None,
     )
+    document = job.run(quiet=quiet)
     raise typer.Exit(finish(document, json=False, out=out, quiet=quiet))

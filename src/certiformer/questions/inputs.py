@@ -15,6 +15,8 @@ from ..core.names import AutoMethod, Budget, Relaxation
 from ..core.problem import Instance, Problem
 from ..errors import InputError, ModelError, short
 from ..models.model import Model
+from ..norms import norm_name as norm_name
+from ..norms import norm_order as norm_order
 from .workspace import Workspace, first_line, place
 
 Inputs = str | Sequence[int] | Tensor
@@ -192,22 +194,6 @@ def margins(logits: Tensor, label: int) -> Tensor:
     others = logits.clone()
     others[:, label] = -math.inf
     return logits[:, label] - others.amax(dim=1)
-
-
-def norm_order(norm: float | str) -> float:
-    """The p of a norm given as 1, 2, inf, "inf" or any number from 1 on."""
-    try:
-        p = float(norm)
-    except (TypeError, ValueError):
-        p = math.nan
-    if isinstance(norm, bool) or not p >= 1:
-        raise InputError(f"norm={norm!r}: expected 1, 2, inf or another number from 1 on")
-    return p
-
-
-def norm_name(p: float) -> str:
-    """How a norm is written: l1, l2, linf."""
-    return f"l{p:g}"
 
 
 def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 from html import escape
 
+from ..numbers import at_most, down, share, up
 from ..questions.importance import Ranked
 from .records import Document, Place, Run, Sentence, Verdict
 from .style import LEVELS, css
-from .wording import MEANING, down, explanation, strengths, summary, up
+from .wording import MEANING, explanation, strengths, summary
 
 _MOST_BARS = 60  # sets shown as bars and rows; a longer list keeps its smallest
 
@@ -185,7 +186,7 @@ def _table(run: Run) -> str:
     rows = "".join(
         f'<tr><td>{escape(" + ".join(p.words))}</td><td class="num wide">{", ".join(map(str, p.positions))}</td>'
         f'<td class="num">{down(p.certified, 4)}</td><td class="num">{up(p.attacked, 4)}</td>'
-        f'<td class="num wide">{_share(p)}</td><td class="num wide">{down(p.normalized)}</td>'
+        f'<td class="num wide">{share(p.certified, p.attacked)}</td><td class="num wide">{down(p.normalized)}</td>'
         f"<td>{escape(p.replacement or p.flipped or '–')}</td></tr>"
         for p in _shown(run)
     )
@@ -195,10 +196,6 @@ def _table(run: Run) -> str:
         f'<th class="wide">certified / length of embedding</th><th>becomes</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></details>"
     )
-
-
-def _share(place: Place) -> str:
-    return "–" if place.certified is None or not place.attacked else f"{place.certified / place.attacked:.0%}"
 
 
 def _costs(run: Run) -> str:
@@ -216,7 +213,7 @@ def _costs(run: Run) -> str:
 def _verdict(verdict: Verdict) -> str:
     what = f"{' '.join(verdict.words)}: any of the substitutes given"
     if verdict.eps is not None:
-        what = f"{' + '.join(verdict.words) or 'the text'} by up to {verdict.eps:g} in {verdict.norm}"
+        what = f"{' + '.join(verdict.words) or 'the text'} by up to {at_most(verdict.eps)} in {verdict.norm}"
     colour = "" if verdict.status == "certified" else ' style="color:var(--bad)"'
     told = f" – {verdict.message}" if verdict.message else ""
     return (

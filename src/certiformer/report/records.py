@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import InputError
 from ..questions.importance import Ranked
+from ..text import escapes
 
 SCHEMA = 1
 T = TypeVar("T")
@@ -106,11 +107,11 @@ class Document:
     schema: int = field(default=SCHEMA)
 
 
-def to_json(document: Document, *, indent: int | None = 1) -> str:
-    """A document as JSON text; radii that are infinite are null."""
+def to_json(document: Document, *, indent: int | None = 1, ascii: bool = False) -> str:
+    """A document as JSON text, of ASCII only where asked for; radii that are infinite are null."""
     content = dataclasses.asdict(document)
     ordered = {"schema": content.pop("schema"), **content}
-    return json.dumps(_finite(ordered), indent=indent, ensure_ascii=False, allow_nan=False)
+    return escapes(json.dumps(_finite(ordered), indent=indent, ensure_ascii=ascii, allow_nan=False))
 
 
 def from_json(text: str, *, where: str = "the JSON") -> Document:

@@ -1,36 +1,14 @@
-"""The numbers in words. A certified radius is rounded down and an attacked one up, so that what is written is true."""
+"""The numbers in words."""
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-
-from .records import Place, Run, Sentence
+from ..numbers import at_most, down, up
+from .records import Place, Run, Sentence, Verdict
 
 MEANING = (
     "Certified: proved; no change of the word's embedding by less than this can change the verdict. "
     "Attacked: a change of this size that does change it was found. The smallest change that does lies between the two."
 )
-
-
-def down(value: float | None, digits: int = 3) -> str:
-    """A radius that is proved, rounded down."""
-    return "–" if value is None else _rounded(value, digits, ROUND_FLOOR)
-
-
-def up(value: float | None, digits: int = 3) -> str:
-    """A radius that was reached, rounded up."""
-    return "–" if value is None else _rounded(value, digits, ROUND_CEILING)
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    if value == 0:
-        return "0"
-    exact = Decimal(repr(value))
-    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    rounded = float(exact.quantize(step, rounding=rounding))
-    return (
-        f"{rounded:#.{digits}g}".removesuffix(".") if 1e-4 <= abs(rounded) < 10**digits else f"{rounded:.{digits - 1}e}"
-    )
 
 
 def named(words: tuple[str, ...]) -> str:
@@ -63,6 +41,41 @@ def explanation(place: Place, run: Run, label: str) -> str:
             needed = f"needs {up(place.attacked)}"
             parts.append(f"an attack {needed}" if parts else f"an attack on {subject} {needed} in {norm}")
     return "; ".join(parts)
+
+
+def told(verdict: Verdict, label: str) -> str:
+    """One sentence about one verdict."""
+    if verdict.eps is None:
+        return _told_words(verdict, label)
+    subject = f"{named(verdict.words)} by up to {at_most(verdict.eps)} in {verdict.norm}"
+    if verdict.status == "certified":
+        return f"proved: no change of {subject} can change the verdict '{label}'"
+    if verdict.status == "refuted":
+        size = "" if verdict.radius is None else f" ({up(verdict.radius)} in {verdict.norm} is enough)"
+        return f"a change of {subject} changes the verdict '{label}'{_becomes(verdict)}{size}"
+    return _left_open(verdict, subject)
+
+
+def _told_words(verdict: Verdict, label: str) -> str:
+    """The same where words are replaced by others."""
+    words = ", ".join(f"'{word}'" for word in verdict.words) or "no word"
+    if verdict.status == "certified":
+        return f"proved: no choice of the substitutes given for {words}, all at once, changes the verdict '{label}'"
+    if verdict.status == "refuted":
+        pairs = zip(verdict.words, verdict.replacements or (), strict=False)
+        changed = ", ".join(f"'{old}' by '{new}'" for old, new in pairs if old != new)
+        size = "" if verdict.radius is None else f" (a move of {up(verdict.radius)} in {verdict.norm})"
+        return f"these words replaced at once change the verdict '{label}'{_becomes(verdict)}: {changed}{size}"
+    return _left_open(verdict, f"the substitutes given for {words}")
+
+
+def _becomes(verdict: Verdict) -> str:
+    return "" if verdict.flipped is None else f" to '{verdict.flipped}'"
+
+
+def _left_open(verdict: Verdict, subject: str) -> str:
+    why = f" ({verdict.message})" if verdict.message else ""
+    return f"neither proved nor refuted for {subject}{why}" if verdict.status == "unknown" else f"error{why}"
 
 
 def weakest(run: Run) -> Place | None:

@@ -1,0 +1,74 @@
+"""What is printed as proved is never more than what was proved, and what an attack reached never less."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from certiformer.errors import InputError
+from certiformer.norms import norm_name, norm_order
+from certiformer.numbers import at_least, at_most, down, share, up
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+RADII = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
+
+
+@given(FINITE, st.integers(1, 9))
+@example(0.90689496, 6)
+@example(0.3, 3)
+@example(9.9999, 3)
+def test_rounded_to_the_safe_side(value, digits):
+    assert Decimal(down(value, digits)) <= Decimal(value) <= Decimal(up(value, digits))
+    for written in (down(value, digits), up(value, digits)):
+        assert abs(Decimal(written) - Decimal(value)) <= abs(Decimal(value)) * Decimal(10) ** (1 - digits)
+
+
+@given(RADII)
+@example(0.3)
+@example(1e23)
+@example(5e-324)
+def test_an_asked_radius_is_echoed_and_never_enlarged(value):
+    assert Decimal(at_most(value)) <= Decimal(value)
+    assert at_least(at_most(value)) == value
+
+
+@given(st.decimals(min_value=0, max_value=10**6, places=8))
+@example(Decimal("0.90689496"))
+@example(Decimal("0.3"))
+def test_what_is_typed_comes_back_as_it_was(number):
+    assert Decimal(at_least(str(number))) >= number
+    assert Decimal(at_most(at_least(str(number)))) == number
+
+
+@given(RADII, st.floats(min_value=1e-300, allow_nan=False, allow_infinity=False))
+@example(0.9999, 1.0)
+def test_a_share_is_rounded_down(certified, attacked):
+    assert Decimal(share(certified, attacked).removesuffix("%")) <= 100 * Decimal(certified) / Decimal(attacked)
+
+
+def test_what_is_not_there_is_a_dash():
+    assert {down(None), up(None), share(None, 1.0), share(1.0, None), share(1.0, math.inf)} == {"–"}
+
+
+@pytest.mark.parametrize("typed", ["", "much", "0,5"])
+def test_what_is_no_number_is_said(typed):
+    with pytest.raises(InputError, match="expected a number"):
+        at_least(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "p"), [(1, 1), ("1", 1), ("l1", 1), ("L2", 2), ("linf", math.inf), ("inf", math.inf), (" l2 ", 2), (3, 3)]
+)
+def test_norms_are_read_as_they_are_written(typed, p):
+    assert norm_order(typed) == p
+    assert norm_order(norm_name(p)) == p
+
+
+@pytest.mark.parametrize("typed", ["zero", "l", "", True, 0.5, "ll2", None, math.nan])
+def test_other_norms_are_refused(typed):
+    with pytest.raises(InputError, match="norm="):
+        norm_order(typed)

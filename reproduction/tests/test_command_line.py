@@ -61,7 +61,7 @@ def test_a_wrong_call_is_one_line(call: list[str], message: str, capsys: pytest.
 
 def test_certiformer_passes_arguments_and_exit_code_on() -> None:
     """The commands that the project declares, as `certiformer` takes them in: options and `--help` are theirs."""
-    from certiformer.cli import _beside
+    from certiformer.cli.commands import _beside
 
     declared = re.findall(r'^(\w+) = "(certiformer_reproduction[\w.]*:\w+)"$', PROJECT.read_text(), re.MULTILINE)
     assert [name for name, _ in declared] == ["reproduce", "bench"]

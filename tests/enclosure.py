@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
 from certiformer.questions.inputs import Prepared, problem_of
@@ -62,7 +61,7 @@ def hold(prepared: Prepared, *, method: Any, relaxation: Any, eps: float, p: flo
     if method == "ibp":
         (margins, reasons) = problem.over(ball, chosen)
     else:
-        engine = Engine(graph, ball, problem.compiled.anchors, rest)
+        engine = problem.engine(ball, {}, rounding=True)
         margins, reasons = engine.margins(problem.rows(chosen)), engine.reasons
     good = torch.tensor([r is None for r in reasons])
     cloud = cloud_of(problem, ball, samples)

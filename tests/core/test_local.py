@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from certiformer.core.speed.memory import Footprints
 from kinds import KINDS, PLANS, SETS, asked, prepared
 
 
@@ -17,7 +18,7 @@ def test_bounds_are_those_of_sweeps_down_to_the_input(kind: str, method: str, re
     for p, eps in ((1.0, 0.02), (2.0, 0.02), (math.inf, 0.004)):
         short = asked(kind, p, method, relaxation)
         assert short.compiled.local
-        whole = replace(short, compiled=replace(short.compiled, local={}, footprints={}))
+        whole = replace(short, compiled=replace(short.compiled, local={}, footprints=Footprints()))
         radii = torch.full((len(SETS),), eps, dtype=torch.float64)
         found, expected = (each.margins(radii, rounding=False) for each in (short, whole))
         assert found.reasons == expected.reasons == (None,) * len(SETS)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
-from certiformer.core.methods import anchors
 from certiformer.core.ops.product import MatMul
+from certiformer.core.relaxation import anchors
 from certiformer.models import Model
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model

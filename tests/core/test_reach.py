@@ -40,11 +40,11 @@ def test_every_point_is_within_the_distance(model: cf.Model, method: Method, nor
     prepared = prepare(model, [1, 2, 3])
     problem = problem_of([(prepared, (0,)), (prepared, (1, 2))], p=norm, method=method, relaxation="tight")
     ball = problem.ball(torch.tensor([eps, eps / 2], dtype=torch.float64), [0, 1])
-    engine, graph = problem._engine(ball, {}), problem.compiled.graph
-    assert len(engine.measured) == 2
+    engine, graph = problem.engine(ball, {}, rounding=True), problem.compiled.graph
+    assert len(engine.scheme.measured) == 2
     with torch.no_grad():
         points = ball.sample(200, torch.Generator().manual_seed(0))  # [instances, count, 1, n, d]
-        for index in sorted(engine.measured):
+        for index in sorted(engine.scheme.measured):
             box = engine.box(graph.nodes[index])
             reached, towards = box.distance, box.radial
             assert reached is not None
@@ -68,9 +68,9 @@ def test_remainders_are_not_added_up_with_the_worst_signs(model: cf.Model) -> No
     """Behind a wide hidden layer the remainders of GELU are bounded as a vector: much less than entry by entry."""
     problem = problem_of([(prepare(model, [1, 2, 3]), (0,))], p=2.0, method="backward", relaxation="tight")
     ball = problem.ball(torch.tensor([0.3], dtype=torch.float64), [0])
-    engine = problem._engine(ball, {})
+    engine = problem.engine(ball, {}, rounding=True)
     with torch.no_grad():
-        node = problem.compiled.graph.nodes[max(engine.measured)]
+        node = problem.compiled.graph.nodes[max(engine.scheme.measured)]
         box, form = engine._bound(node)
         assert box.distance is not None
         assert form is not None

@@ -12,6 +12,7 @@ import torch
 import certiformer as cf
 from certiformer.core.graph import Graph
 from certiformer.core.problem import Problem
+from certiformer.core.speed.memory import Footprints
 from certiformer.questions.inputs import prepare, problem_of
 from enclosure import cloud_of
 from kinds import KINDS, PLANS, asked
@@ -76,7 +77,7 @@ def test_without_what_is_taken_off_single_precision_would_be_wrong(method: str) 
     single, double = pair("affine", 2.0, method, "paper")
     assert single.compiled.local
     for local in (single.compiled.local, {}):
-        single = replace(single, compiled=replace(single.compiled, local=local, footprints={}))
+        single = replace(single, compiled=replace(single.compiled, local=local, footprints=Footprints()))
         radii = torch.full((len(single),), 1e-9)
         exact = double.margins(radii.double(), rounding=False)
         found, bare = single.margins(radii), single.margins(radii, rounding=False)

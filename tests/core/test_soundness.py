@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
 from certiformer.questions.inputs import prepare, problem_of
@@ -45,8 +44,8 @@ def check(problem: Problem, eps: Tensor, seed: int, samples: int = 400) -> int:
     """Bound every node, then try to leave the bounds; returns how many points were tried."""
     chosen = list(range(len(problem)))
     graph, ball = problem.compiled.graph, problem.ball(eps, chosen)
-    rest = graph.values(ball.centre)
-    engine = Engine(graph, ball, problem.compiled.anchors, rest)
+    engine = problem.engine(ball, {}, rounding=True)
+    rest = engine.nominal
     margins = engine.margins(problem.rows(chosen))
     boxes = {n.index: engine.box(n) for n in graph.nodes[1:] if n.perturbed}
     good = torch.tensor([r is None for r in engine.reasons])

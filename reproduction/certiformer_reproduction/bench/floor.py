@@ -1,32 +1,33 @@
 """The floor: what an evaluation must multiply and move, counted from the shapes of the graph alone.
 
-A sweep is followed as the engine runs it, from each node that is bounded back to the anchors and to the nodes that are
-one function of the input at every position, with the rows that share a coordinate with a node stored once (see
-`core/coefficients.py`), but only shapes are carried. Where a sweep ends at such a node or at the input, it needs the
-coefficients at the positions that vary and no others. A product over an axis counts two operations for each pair of
-numbers; where the two planes of an op differ, the product of the centres and that of the gaps both count. Every tensor
-that enters or leaves a product is moved once. Anything that touches each number alone counts nothing, as if it were
-fused into its neighbours. So no faster program of the same method exists on a machine of these rates, unless it leaves
-out something that is zero or that was computed before.
+Sweeps are those of the engine (`core/sweep.py`), from each node that it bounds so (`core/relaxation.py`) back to the
+anchors and to the nodes that are one function of the input at every position, with the rows that share a coordinate
+with a node stored once (see `core/coefficients.py`), but only shapes are carried. Where a sweep ends at such a node or
+at the input, it needs the coefficients at the positions that vary and no others. A product over an axis counts two
+operations for each pair of numbers; where the two planes of an op differ, the product of the centres and that of the
+gaps both count. Every tensor that enters or leaves a product is moved once. Anything that touches each number alone
+counts nothing, as if it were fused into its neighbours. So no faster program of the same method exists on a machine of
+these rates, unless it leaves out something that is zero or that was computed before.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from certiformer.core.engine import Style
 from certiformer.core.graph.graph import Graph, Input, Node, parent_like
 from certiformer.core.ops.base import Box, Planes, Shape, whole_axes
 from certiformer.core.ops.gather import Gather
-from certiformer.core.ops.linear import Add, Center, Scale, Shift
+from certiformer.core.ops.linear import Center, Scale, Shift
 from certiformer.core.ops.movement import Movement
 from certiformer.core.ops.softmax import fold
+from certiformer.core.relaxation import Scheme
+from certiformer.core.sweep import Visitor, merged, sweep
 
 if TYPE_CHECKING:
-    from certiformer.core.captured import Compiled
     from certiformer.core.problem import Problem
 
     from .machine import Rates
@@ -125,6 +126,9 @@ class Rows:
             stored=self.stored[:axis] + (stored,) + self.stored[axis + 1 :],
         )
 
+    def alike(self, other: object) -> bool:
+        return isinstance(other, Rows) and self.linked == other.linked
+
     def __add__(self, other: Rows) -> Rows:
         whole = self
         for b, (x, y) in enumerate(zip(self.linked, other.linked, strict=True)):
@@ -144,8 +148,7 @@ def work_of(problem: Problem) -> Work:
     if problem.method == "ibp":
         return Work(width=problem.centre.element_size())
     return count(
-        problem.compiled,
-        problem.style,
+        problem.scheme,
         instances=len(problem),
         varying=max(len(p) for p in problem.positions),
         each=problem.centre.shape[-1],
@@ -153,74 +156,24 @@ def work_of(problem: Problem) -> Work:
     )
 
 
-def count(compiled: Compiled, style: Style, *, instances: int, varying: int, each: int, width: int = 8) -> Work:
+def count(scheme: Scheme, *, instances: int, varying: int, each: int, width: int) -> Work:
     """The products of all sweeps of one evaluation; at `varying` positions of the input `each` number may vary."""
-    counter = Counter(compiled, instances, varying, each, Work(width=width))
-    for node in starts(compiled, style):
-        counter.sweep(node, Rows.identity(node.shape))
-    last = compiled.graph.output
-    for _ in range(2 if style.simplex else 1):
-        counter.sweep(last, Rows.dense(last.shape[-1] - 1, last.shape, instances))
+    counter = Counter(scheme, instances, varying, each, Work(width=width))
+    for kind, node in scheme.steps:
+        if kind != "planes":
+            for _ in range(2 if scheme.twice(node) else 1):
+                sweep(scheme.graph, node, Rows.identity(node.shape), counter)
+    last = scheme.graph.output
+    for _ in range(2 if scheme.last_twice else 1):
+        sweep(scheme.graph, last, Rows.dense(last.shape[-1] - 1, last.shape, instances), counter)
     return counter.work
 
 
-def starts(compiled: Compiled, style: Style) -> list[Node]:
-    """The nodes that an evaluation sweeps from, the output aside, each as often as it is swept."""
-    graph, anchors = compiled.graph, compiled.anchors
-    found: list[Node] = []
-    done: set[int] = set()
-    of_scores = {n.inputs[0] for n in graph.nodes if n.op.simplex}
-    attention = min((n.index for n in graph.nodes if n.op.simplex), default=len(graph.nodes))
-
-    def by_interval(node: Node) -> bool:
-        if node.op.simplex:
-            return not style.sweep_probabilities
-        return node.index in of_scores and not style.sweep_differences
-
-    def box(node: Node) -> None:
-        """As `Engine.box`."""
-        if node.index in done or not node.perturbed:
-            return
-        parents = graph.parents(node)
-        if _carries(node, parents) or by_interval(node):
-            done.add(node.index)
-            for parent in parents:
-                box(parent)
-        else:
-            sweep(node)
-
-    def form(node: Node) -> None:
-        """As `Engine.form`."""
-        parents = graph.parents(node)
-        if isinstance(node.op, Movement) and len(parents) == 1 and parents[0].index in anchors:
-            form(parents[0])
-        elif node.index not in done:
-            sweep(node)
-
-    def sweep(node: Node) -> None:
-        done.add(node.index)
-        found.extend([node] * (2 if style.both and attention < node.index else 1))
-
-    for node in graph.nodes:
-        if node.perturbed and not node.op.exact:
-            for parent in graph.parents(node):
-                box(parent)
-        if node.index in anchors and node.index not in compiled.local:
-            form(node)
-    return found
-
-
-def _carries(node: Node, parents: tuple[Node, ...]) -> bool:
-    if isinstance(node.op, Add):
-        return not all(p.perturbed for p in parents)
-    return isinstance(node.op, (Movement, Scale, Shift))
-
-
 @dataclass
-class Counter:
+class Counter(Visitor[Rows]):
     """Follows sweeps through a graph and enters every product."""
 
-    compiled: Compiled
+    scheme: Scheme
     instances: int
     varying: int
     each: int
@@ -229,7 +182,7 @@ class Counter:
 
     @property
     def graph(self) -> Graph:
-        return self.compiled.graph
+        return self.scheme.graph
 
     @cached_property
     def bent(self) -> frozenset[int]:
@@ -240,39 +193,38 @@ class Counter:
                 found.add(node.index)
         return frozenset(found)
 
-    def sweep(self, start: Node, rows: Rows) -> None:
-        frontier: dict[int, list[Rows]] = {start.index: [rows]}
-        for index in range(start.index, -1, -1):
-            parts = frontier.pop(index, None)
-            node = self.graph.nodes[index]
-            if parts is None or not node.perturbed:
-                continue
-            axis = self._end(node)
-            if axis is not None:
-                for part in parts:
-                    self._carry(node, part.at(axis, self.varying), axis)
-                continue
-            if index in self.compiled.anchors and index != start.index:
-                self._meet(node, sum(parts[1:], start=parts[0]))
-                continue
-            for part in parts if node.op.exact else [sum(parts[1:], start=parts[0])]:
-                for source, pulled in self._pull(node, part):
-                    if source.perturbed:
-                        _join(frontier.setdefault(source.index, []), pulled)
+    def ends(self, node: Node) -> bool:
+        return self._end(node) is not None
+
+    def anchored(self, node: Node) -> bool:
+        return node.index in self.scheme.anchors
 
     def _end(self, node: Node) -> int | None:
         """The axis of positions of a node at which every sweep ends, None of any other."""
         if isinstance(node.op, Input):
             return 1
-        local = self.compiled.local.get(node.index)
+        local = self.scheme.local.get(node.index)
         return None if local is None else local.axis
+
+    def arrived(self, node: Node, parts: list[Rows]) -> None:
+        axis = self._end(node)
+        assert axis is not None
+        for part in parts:
+            self._carry(node, part.at(axis, self.varying), axis)
+
+    def met(self, node: Node, parts: list[Rows]) -> None:
+        self._meet(node, merged(parts))
+
+    def through(self, node: Node, parts: list[Rows]) -> Iterator[tuple[Node, Rows]]:
+        for part in parts if node.op.exact else [merged(parts)]:
+            yield from self._pull(node, part)
 
     def _carry(self, node: Node, a: Rows, axis: int) -> None:
         """Coefficients on a node that is the same function of the input at every position, times that function.
 
         Where it only scales, shifts or centres, going through it is less than a product.
         """
-        chain = self.compiled.local[node.index].chain if node.index else ()
+        chain = self.scheme.local[node.index].chain if node.index else ()
         inner = math.prod(s for b, s in enumerate(a.node) if a.linked[b] is None and b != axis)
         if inner == 1 or all(isinstance(self.graph.nodes[i].op, (Movement, Scale, Shift, Center)) for i in chain):
             return
@@ -346,12 +298,3 @@ class Counter:
 
     def _enter(self, pairs: float, moved: float) -> None:
         self.work.products.append((2.0 * pairs, float(moved)))
-
-
-def _join(parts: list[Rows], a: Rows) -> None:
-    """As the engine joins what arrives at a node: summed where the links agree, side by side where not."""
-    for i, part in enumerate(parts):
-        if part.linked == a.linked:
-            parts[i] = part + a
-            return
-    parts.append(a)

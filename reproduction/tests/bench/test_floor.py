@@ -11,7 +11,7 @@ import certiformer as cf
 from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.questions.inputs import prepare, problem_of
-from certiformer_reproduction.bench.floor import Rows, starts, work_of
+from certiformer_reproduction.bench.floor import Rows, work_of
 from certiformer_reproduction.bench.machine import Rates
 from certiformer_reproduction.bench.models import random_model
 
@@ -48,7 +48,7 @@ def test_counted_by_hand() -> None:
     model = cf.Model(module=Small())
     prepared = prepare(model, torch.randn(2, 3, dtype=torch.float64))
     asked = problem_of([(prepared, (0,)), (prepared, (1,))], p=2.0, method="backward", relaxation="paper")
-    assert [n.shape for n in starts(asked.compiled, asked.style)] == [(1, 2, 5)]
+    assert [s.node.shape for s in asked.scheme.steps if s.kind != "planes"] == [(1, 2, 5)]
     work = work_of(asked)
     instances = 2
     assert work.flops == instances * (2 * 1 * 2 * 4 + 2 * 2 * 4 * 5 + 2 * 2 * 1 * 5 * 3)
@@ -88,7 +88,7 @@ def test_sweeps_are_those_of_the_engine_and_products_no_more(
     monkeypatch.setattr(Engine, "sweep", sweep)
     with FlopCounterMode(display=False) as counter:
         asked.margins(torch.full((2,), 1e-3), rounding=False)
-    expected = [n.index for n in starts(asked.compiled, asked.style)]
+    expected = [s.node.index for s in asked.scheme.steps if s.kind != "planes"]
     assert expected == seen
     assert 0.5 * counter.get_total_flops() < work_of(asked).flops <= counter.get_total_flops()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -13,30 +12,37 @@ from torch import Tensor, nn
 
 from .graph import Graph, agree, by_differences, by_parts, capture, narrowed
 from .local import Local, local_nodes
-from .methods import anchors
 from .names import Method, Relaxation
+from .relaxation import anchors
+from .speed.memory import Footprints
 from .speed.replay import Replays
 
 _EXPORT = threading.Lock()  # torch.export is for one thread at a time
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Compiled:
-    """A graph with the anchors of a method, and what earlier sweeps needed in memory."""
+    """A graph with the anchors of a method, and what earlier evaluations left behind to make the next ones faster."""
 
     graph: Graph
     anchors: frozenset[int]
-    local: dict[int, Local] = field(default_factory=dict)
-    cuda: bool = False
-    footprints: dict[tuple[int, bool], int] = field(default_factory=dict)
-    replays: Replays = field(default_factory=Replays)
-    peaks: deque[int] = field(default_factory=lambda: deque(maxlen=1))  # entries the last evaluation held at most
+    local: Mapping[int, Local]
+    cuda: bool
+    footprints: Footprints
+    replays: Replays
+
+    @staticmethod
+    def of(graph: Graph, anchors: frozenset[int], local: Mapping[int, Local], *, cuda: bool) -> Compiled:
+        """Before the first evaluation."""
+        return Compiled(
+            graph=graph, anchors=anchors, local=local, cuda=cuda, footprints=Footprints(), replays=Replays()
+        )
 
     @cached_property
     def single(self) -> Compiled:
         """The same in single precision."""
         local = {i: replace(known, block=known.block.float()) for i, known in self.local.items()}
-        return Compiled(self.graph.to(torch.float32), self.anchors, local, self.cuda)
+        return Compiled.of(self.graph.to(torch.float32), self.anchors, local, cuda=self.cuda)
 
 
 class Captured:
@@ -73,8 +79,8 @@ class Captured:
         with self._lock:
             if key not in self._compiled:
                 if method == "ibp":
-                    self._compiled[key] = Compiled(graph, frozenset())
+                    self._compiled[key] = Compiled.of(graph, frozenset(), {}, cuda=False)
                 else:
                     local = local_nodes(graph, example)
-                    self._compiled[key] = Compiled(graph, anchors(graph, method), local, example.is_cuda)
+                    self._compiled[key] = Compiled.of(graph, anchors(graph, method), local, cuda=example.is_cuda)
             return self._compiled[key]

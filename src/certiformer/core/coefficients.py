@@ -340,6 +340,10 @@ class Coefficients:
         """Through `x - mean(x)` on the last axis, which is not linked: the map is its own transpose."""
         return replace(self, tensor=self.tensor - self.tensor.mean(dim=-1, keepdim=True))
 
+    def alike(self, other: object) -> bool:
+        """Whether the links agree, so that a sum is entry by entry."""
+        return isinstance(other, Coefficients) and self.links == other.links
+
     def __add__(self, other: Coefficients) -> Coefficients:
         """The sum of functions on the same node; links that only one of them has are stored in full."""
         links = tuple(x if x == y else None for x, y in zip(self.links, other.links, strict=True))
@@ -378,10 +382,18 @@ class Coefficients:
         whole.add_(mine)
 
 
-class Chosen(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Chosen:
     """Coefficients at the positions that vary and no others: `[side, instance, t, *(N without positions), *S]`."""
 
     tensor: Tensor
+
+    def alike(self, other: object) -> bool:
+        """Never: they are added up where they arrive."""
+        return False
+
+    def __add__(self, other: Chosen) -> Chosen:
+        return Chosen(self.tensor + other.tensor)
 
 
 def _at(a: Tensor, dim: int, hot: Tensor) -> Tensor:

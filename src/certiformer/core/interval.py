@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from .coefficients import Coefficients, SplitSlope
-from .graph.graph import Graph, Input
+from .graph.graph import Graph, Input, Node
 from .ops.base import Box
 from .ops.movement import Movement
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, tiny
 from .sets import Perturbation
 from .speed.replay import Evaluation
+from .sweep import Visitor, sweep
 
 
-def interval_margins(graph: Graph, ball: Perturbation, rest: list[Tensor], rows: Tensor) -> Evaluation:
+def interval_margins(graph: Graph, ball: Perturbation, nominal: list[Tensor], rows: Tensor) -> Evaluation:
     """Bounds of `rows @ output` by intervals alone."""
     good, whys = [torch.ones_like(ball.centre.flatten(1)[:, 0], dtype=torch.bool)], [""]
     boxes: list[Box] = []
@@ -25,7 +27,7 @@ def interval_margins(graph: Graph, ball: Perturbation, rest: list[Tensor], rows:
         if isinstance(node.op, Input):
             box = ball.box()
         elif not node.perturbed:
-            box = Box(rest[node.index], rest[node.index])
+            box = Box(nominal[node.index], nominal[node.index])
         else:
             valid = node.op.valid(*inputs)
             if valid is not None:
@@ -38,30 +40,49 @@ def interval_margins(graph: Graph, ball: Perturbation, rest: list[Tensor], rows:
             keep = good[-1].reshape(-1, *(1,) * (box.lower.dim() - 1))
             box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
         boxes.append(box)
-    return Evaluation(_last(graph, boxes, rows), torch.stack([g.expand_as(good[0]) for g in good]), whys)
+    return Evaluation(_last(graph, boxes, rows), torch.stack([g.expand_as(good[0]) for g in good]), whys, 0)
+
+
+class Last(Visitor[Coefficients]):
+    """Rows through the affine ops at the end of the graph, then over the box of what those start from."""
+
+    def __init__(self, graph: Graph, boxes: list[Box], rows: Tensor) -> None:
+        self.graph, self.boxes = graph, boxes
+        self.offset, self.slack = rows.new_zeros(()), rows.new_zeros(())
+        self.result = Box(self.offset, self.slack)
+
+    def ends(self, node: Node) -> bool:
+        return not node.op.exact or len(node.inputs) != 1 or isinstance(node.op, (Movement, Input))
+
+    def through(self, node: Node, parts: list[Coefficients]) -> Iterable[tuple[Node, Coefficients]]:
+        (a,) = parts
+        (parent,) = self.graph.parents(node)
+        box = self.boxes[parent.index]
+        planes = node.op.planes(box)
+        size = load(planes, 0, torch.maximum(box.lower.abs(), box.upper.abs()))
+        if planes.lower is not None:
+            self.offset = self.offset + a.contract(planes.lower.expand(-1, *node.shape))[0]
+            size = size + planes.lower.abs()
+        terms = math.prod(node.shape) + math.prod(parent.shape) + len(self.graph.nodes) + SLACK
+        lost = a.contract_abs(size.expand(size.shape[0], *node.shape))[0] * gamma(size, terms)
+        self.slack = self.slack + lost
+        yield parent, a.pull(planes, 0, parent.shape, SplitSlope.of(planes.slopes[0]))
+
+    def arrived(self, node: Node, parts: list[Coefficients]) -> None:
+        (a,) = parts
+        box = self.boxes[node.index]
+        middle, spread = a.contract(box.centre)[0] + self.offset, a.contract_abs(box.radius)[0]
+        size = a.contract_abs(box.centre.abs() + box.radius)[0] + self.offset.abs()
+        slack = self.slack + size * gamma(size, len(self.graph.nodes) + box.lower[0].numel() + SLACK)
+        largest = torch.stack([bound.abs().max() for box in self.boxes for bound in box]).max()
+        slack = slack + UNDERFLOW * tiny(size) * (1 + largest)
+        self.result = Box(middle - spread - slack, middle + spread + slack)
+
+    def still(self, node: Node, parts: list[Coefficients]) -> None:
+        self.arrived(node, parts)
 
 
 def _last(graph: Graph, boxes: list[Box], rows: Tensor) -> Box:
-    """The rows through the affine ops at the end of the graph, then over the box of what they start from."""
-    node = graph.output
-    a = Coefficients.matrix(rows, node.shape)
-    offset, slack = rows.new_zeros(()), rows.new_zeros(())
-    while node.op.exact and len(node.inputs) == 1 and not isinstance(node.op, (Movement, Input)):
-        (parent,) = graph.parents(node)
-        planes = node.op.planes(boxes[parent.index])
-        box = boxes[parent.index]
-        size = load(planes, 0, torch.maximum(box.lower.abs(), box.upper.abs()))
-        if planes.lower is not None:
-            offset = offset + a.contract(planes.lower.expand(-1, *node.shape))[0]
-            size = size + planes.lower.abs()
-        terms = math.prod(node.shape) + math.prod(parent.shape) + len(graph.nodes) + SLACK
-        slack = slack + a.contract_abs(size.expand(size.shape[0], *node.shape))[0] * gamma(size, terms)
-        a = a.pull(planes, 0, parent.shape, SplitSlope.of(planes.slopes[0]))
-        node = parent
-    box = boxes[node.index]
-    middle, spread = a.contract(box.centre)[0] + offset, a.contract_abs(box.radius)[0]
-    size = a.contract_abs(box.centre.abs() + box.radius)[0] + offset.abs()
-    slack = slack + size * gamma(size, len(graph.nodes) + box.lower[0].numel() + SLACK)
-    largest = torch.stack([bound.abs().max() for box in boxes for bound in box]).max()
-    slack = slack + UNDERFLOW * tiny(size) * (1 + largest)
-    return Box(middle - spread - slack, middle + spread + slack)
+    last = Last(graph, boxes, rows)
+    sweep(graph, graph.output, Coefficients.matrix(rows, graph.output.shape), last)
+    return last.result

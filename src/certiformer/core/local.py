@@ -8,15 +8,17 @@ exactly, instead of going through the weights position by position.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from .coefficients import Coefficients, Link, SplitSlope
-from .graph.graph import Graph, Node
+from .graph.graph import Graph, Input, Node
 from .ops.base import Box
 from .ops.movement import Movement
 from .rounding import load, terms
+from .sweep import Visitor, add_up, sweep
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,40 @@ def local_nodes(graph: Graph, like: Tensor) -> dict[int, Local]:
     return found
 
 
+class Following(Visitor[Coefficients]):
+    """One exact op after the other down to the input: the nodes on the way, and the function of the input itself."""
+
+    def __init__(self, graph: Graph, like: Tensor) -> None:
+        self.graph, self.like = graph, like
+        self.chain: list[int] = []  # the last one first
+        self.terms = 0
+        self.whole: Coefficients | None = None
+
+    def ends(self, node: Node) -> bool:
+        return isinstance(node.op, Input)
+
+    def join(self, parts: list[Coefficients], a: Coefficients) -> None:
+        add_up(parts, a)
+
+    def arrived(self, node: Node, parts: list[Coefficients]) -> None:
+        (self.whole,) = parts
+
+    def through(self, node: Node, parts: list[Coefficients]) -> Iterable[tuple[Node, Coefficients]]:
+        (part,) = parts
+        self.chain.append(node.index)
+        parents = self.graph.parents(node)
+        shapes = tuple(p.shape for p in parents)
+        pulled = node.op.pull(part, shapes)
+        if not isinstance(node.op, Movement):
+            planes = node.op.planes(*(Box.blank(s, self.like) for s in shapes))
+            self.terms += terms(planes, node.shape)
+            pulled = pulled or tuple(
+                part.pull(planes, k, s, SplitSlope.of(planes.slopes[k])) for k, s in enumerate(shapes)
+            )
+        assert pulled is not None
+        return zip(parents, pulled, strict=True)
+
+
 def _local(graph: Graph, node: Node, like: Tensor) -> Local | None:
     """What one node is of the input, if that is the same at every position."""
     axes = graph.position_axes[node.index]
@@ -62,27 +98,10 @@ def _local(graph: Graph, node: Node, like: Tensor) -> Local | None:
     (axis,) = axes
     links = tuple(Link(a, 0) if size > 1 or a == axis else None for a, size in enumerate(node.shape))
     start = Coefficients(like.new_ones((1,) * (2 + 2 * len(links))), node.shape, node.shape, links)
-    frontier: dict[int, Coefficients] = {node.index: start}
-    chain, length = [], 0
-    for index in range(node.index, 0, -1):
-        part = frontier.pop(index, None)
-        here = graph.nodes[index]
-        if part is None or not here.perturbed:
-            continue
-        chain.append(index)
-        parents = graph.parents(here)
-        shapes = tuple(p.shape for p in parents)
-        pulled = here.op.pull(part, shapes)
-        if not isinstance(here.op, Movement):
-            planes = here.op.planes(*(Box.blank(s, like) for s in shapes))
-            length += terms(planes, here.shape)
-            pulled = pulled or tuple(
-                part.pull(planes, k, s, SplitSlope.of(planes.slopes[k])) for k, s in enumerate(shapes)
-            )
-        assert pulled is not None
-        for parent, a in zip(parents, pulled, strict=True):
-            frontier[parent.index] = frontier[parent.index] + a if parent.index in frontier else a
-    whole = frontier[0]
+    following = Following(graph, like)
+    sweep(graph, node, start, following)
+    whole = following.whole
+    assert whole is not None
     link = whole.links[axis]
     if link is None or link.axis != 1:
         return None
@@ -94,15 +113,16 @@ def _local(graph: Graph, node: Node, like: Tensor) -> Local | None:
         return None
     rows = math.prod(whole.rows) // whole.rows[axis]
     columns = math.prod(whole.node) // whole.node[1]
-    return Local(axis, link.offset, whole.tensor.reshape(rows, columns).contiguous(), tuple(reversed(chain)), length)
+    block = whole.tensor.reshape(rows, columns).contiguous()
+    return Local(axis, link.offset, block, tuple(reversed(following.chain)), following.terms)
 
 
-def sizes(graph: Graph, local: Local, size: Tensor, rest: list[Tensor]) -> Tensor:
+def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> Tensor:
     """`|W_k| ... |W_1| |x|_max + ...`: what is added up on the way from the input, given the sizes of its entries."""
     known = {0: size}
     for index in local.chain:
         node = graph.nodes[index]
-        inputs = [known[p.index] if p.perturbed else rest[p.index].abs() for p in graph.parents(node)]
+        inputs = [known[p.index] if p.perturbed else nominal[p.index].abs() for p in graph.parents(node)]
         if isinstance(node.op, Movement):
             known[index] = node.op.forward(*inputs)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -10,11 +11,11 @@ from torch import Tensor
 
 from ..errors import InputError
 from .captured import Captured, Compiled
-from .engine import Engine, Parameters, Style, first_reasons
+from .engine import Engine, Parameters, first_reasons
 from .interval import interval_margins
 from .names import AutoMethod, Budget, Method, Relaxation
 from .ops.base import Box
-from .plan import check, choose
+from .relaxation import Scheme, Style, check, choose
 from .sets import Ball, Cuts, Perturbation
 from .speed.kernels import products
 from .speed.memory import default_budget
@@ -199,7 +200,7 @@ class Problem:
         padded = chosen + chosen[:1] * (full - len(chosen))
         ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
         with torch.no_grad():
-            found = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded), self._largest)
+            found = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded))
         box, reasons = _answer(found)
         count = len(chosen)
         return Box(box.lower[:count], box.upper[:count]), reasons[:count]
@@ -220,27 +221,31 @@ class Problem:
         self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
     ) -> Evaluation:
         with products(rough=self.rough):
-            engine = self._engine(ball, parameters or {})
-            engine.rounding = rounding
+            engine = self.engine(ball, parameters or {}, rounding=rounding)
             box = engine.margins(rows)
-        self.compiled.peaks.append(engine.most)
-        return Evaluation(box, torch.stack([good for good, _ in engine.failures]), [why for _, why in engine.failures])
+        good, whys = zip(*engine.failures, strict=True)
+        return Evaluation(box, torch.stack(good), list(whys), engine.most)
 
-    def _largest(self) -> int:
-        """Bytes that the last evaluation took at its widest."""
-        return 4 * self.compiled.peaks[-1] * self.centre.element_size()
+    @cached_property
+    def scheme(self) -> Scheme:
+        """How each node is bounded."""
+        known = self.compiled
+        return Scheme(graph=known.graph, anchors=known.anchors, local=known.local, style=self.style)
 
-    def _engine(self, ball: Perturbation, parameters: Parameters) -> Engine:
+    def engine(self, ball: Perturbation, parameters: Parameters, *, rounding: bool) -> Engine:
+        """The engine that bounds over a set of inputs: every bound of this package, "ibp" aside, is one of its bounds.
+
+        `parameters` are those of the instances of the set.
+        """
+        local = self.compiled.local if ball.axis == 1 else {}  # they are local along that axis of the input
         return Engine(
-            self.compiled.graph,
-            ball,
-            self.compiled.anchors,
-            self.compiled.graph.values(ball.centre),
-            style=self.style,
-            budget=self.budget // 2,
-            local=self.compiled.local if ball.axis == 1 else {},  # they are local along that axis of the input
-            footprints=self.compiled.footprints,
+            scheme=self.scheme if local is self.compiled.local else replace(self.scheme, local=local),
+            ball=ball,
+            nominal=self.compiled.graph.values(ball.centre),
+            rounding=rounding,
             parameters=parameters,
+            memory=self.budget // 2,
+            footprints=self.compiled.footprints,
         )
 
     def tuned(self, eps: Tensor, *, steps: int) -> Problem:
@@ -253,9 +258,7 @@ class Problem:
             ball = rough.ball(eps[k : k + 1].to(rough.centre), [k])
 
             def build(parameters: Parameters, ball: Ball = ball) -> Engine:
-                engine = rough._engine(ball, parameters)
-                engine.rounding = False
-                return engine
+                return rough.engine(ball, parameters, rounding=False)
 
             parts.append(tune(build, rough.rows([k]), steps=steps))
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
@@ -264,7 +267,7 @@ class Problem:
 
 def _answer(found: Evaluation) -> tuple[Box, list[str | None]]:
     """Bounds that say nothing where a check failed, and the first check that did."""
-    box, good, whys = found
+    box, good, whys, _ = found
     failed = ~good.all(dim=0)[:, None]
     inf = torch.inf
     reasons = first_reasons(good, whys)

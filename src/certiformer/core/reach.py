@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,6 +27,7 @@ from .rounding import SLACK, gamma, load
 from .sets import Perturbation
 from .sets.ball import spectral
 from .speed.memory import Window
+from .sweep import Visitor, add_up, sweep
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -40,7 +42,7 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
     """
     *lead, width = node.shape
     instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
-    if 8 * box.lower.element_size() * instances * width * largest > engine.budget:
+    if 8 * box.lower.element_size() * instances * width * largest > engine.memory:
         return Reach(*(torch.full_like(box.lower[..., 0], math.inf),) * 2)
     middle = box.centre.reshape(instances, -1, width)
     rows = []
@@ -53,7 +55,7 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
 
 def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
     """The same from the linear form of a node alone, entry by entry: `|A delta| + |gap| + |shift|`."""
-    rest = (engine.rest[node.index] + form.offset - box.centre).abs()
+    rest = (engine.nominal[node.index] + form.offset - box.centre).abs()
     if form.offset_gap is not None:
         rest = rest + form.offset_gap.abs()
     if form.gap is not None:
@@ -87,53 +89,75 @@ def rounded(found: Reach, terms: float) -> Reach:
     return Reach(found.distance, torch.minimum(found.radial + lost, found.distance))
 
 
+class Measuring(Visitor[Coefficients]):
+    """The middle of the planes all the way back: `function` and `offset`, and in `total` the lengths of all remainders
+    of one row of a node, `[instances]`."""
+
+    def __init__(self, engine: Engine, rows: Coefficients, instances: int) -> None:
+        ball = engine.ball
+        self.engine, self.rows = engine, rows.rows
+        self.function = ball.centre.new_zeros((1, instances, ball.dimension, *rows.rows))
+        self.offset = ball.centre.new_zeros((1, instances, *rows.rows))
+        self.total = ball.centre.new_zeros(instances)
+
+    def ends(self, node: Node) -> bool:
+        return isinstance(node.op, Input) or node.index in self.engine.scheme.local
+
+    def anchored(self, node: Node) -> bool:
+        return node.index in self.engine.scheme.anchors
+
+    def join(self, parts: list[Coefficients], a: Coefficients) -> None:
+        add_up(parts, a)
+
+    def still(self, node: Node, parts: list[Coefficients]) -> None:
+        slack = self.engine.slack(node, self.engine.nominal[node.index].abs())
+        self.total = self.total + _length(parts[0], slack=slack)
+
+    def arrived(self, node: Node, parts: list[Coefficients]) -> None:
+        local = self.engine.scheme.local.get(node.index)
+        chosen = parts[0].select(*self.engine.marked(node))
+        moved = chosen if local is None else local.carried(chosen)
+        self.function = self.function + moved.reshape(*moved.shape[:2], -1, *self.rows)
+        if self.engine.rounding:
+            self.total = self.total + _length(parts[0], slack=self.engine.arrival_slack(node))
+
+    def met(self, node: Node, parts: list[Coefficients]) -> None:
+        (part,) = parts
+        form = self.engine.form(node)
+        self.function = self.function + part.contract(form.centre, "X")
+        self.offset = self.offset + part.contract(form.offset)
+        moving = None if form.gap is None else self.engine.ball.reach(form.gap[None])[0]
+        slack = self.engine.slack(node, form.size)
+        self.total = self.total + _length(part, form.offset_gap, moving, slack=slack)
+
+    def through(self, node: Node, parts: list[Coefficients]) -> Iterable[tuple[Node, Coefficients]]:
+        (part,) = parts
+        engine, sources = self.engine, self.engine.graph.parents(node)
+        pulled = node.op.pull(part, tuple(p.shape for p in sources))
+        if not isinstance(node.op, Movement):
+            ready = engine.planes(node)
+            if pulled is None:
+                sources = ready.sources
+                middle = [SplitSlope(slope.centre, None) for slope in ready.slopes]
+                pulled = tuple(part.pull(ready.planes, k, p.shape, middle[k]) for k, p in enumerate(sources))
+            if ready.offset is not None:
+                self.offset = self.offset + part.contract(ready.offset)
+            gap, vector = remainder(engine, node), ready.planes.remainder
+            self.total = self.total + _length(part, gap, slack=ready.slack, vector=vector)
+        elif isinstance(node.op, Expand):  # copies add up
+            self.total = self.total + _length(part, slack=engine.slack(node, engine.magnitude(node)))
+        assert pulled is not None
+        return zip(sources, pulled, strict=True)
+
+
 def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Reach:
     """How far one row of a node gets from `middle` `[instances, width]`: `[instances]` each."""
     ball, rows = engine.ball, Coefficients.identity(start.shape, engine.ball.centre, window)
-    frontier = {start.index: rows}
-    function = ball.centre.new_zeros((1, middle.shape[0], ball.dimension, *rows.rows))
-    offset = ball.centre.new_zeros((1, middle.shape[0], *rows.rows))
-    total = middle.new_zeros(middle.shape[0])
-    for index in range(start.index, -1, -1):
-        part = frontier.pop(index, None)
-        if part is None:
-            continue
-        node = engine.graph.nodes[index]
-        if not node.perturbed:
-            total = total + _length(part, slack=engine._slack(node, engine.rest[index].abs()))
-        elif isinstance(node.op, Input) or index in engine.local:
-            local = engine.local.get(index)
-            chosen = part.select(*engine.marked(node))
-            moved = chosen if local is None else local.carried(chosen)
-            function = function + moved.reshape(*moved.shape[:2], -1, *rows.rows)
-            if engine.rounding:
-                total = total + _length(part, slack=engine.arrival_slack(node))
-        elif index in engine.anchors and index != start.index:
-            form = engine.form(node)
-            function = function + part.contract(form.centre, "X")
-            offset = offset + part.contract(form.offset)
-            moving = None if form.gap is None else ball.reach(form.gap[None])[0]
-            total = total + _length(part, form.offset_gap, moving, slack=engine._slack(node, form.size))
-        else:
-            parents = engine.graph.parents(node)
-            pulled = node.op.pull(part, tuple(p.shape for p in parents))
-            if not isinstance(node.op, Movement):
-                ready = engine.planes(node)
-                parents = ready.sources if pulled is None else parents
-                pulled = pulled or tuple(
-                    part.pull(ready.planes, k, p.shape, SplitSlope(ready.slopes[k].centre, None))
-                    for k, p in enumerate(parents)
-                )
-                offset = offset if ready.offset is None else offset + part.contract(ready.offset)
-                gap, vector = remainder(engine, node), ready.planes.remainder
-                total = total + _length(part, gap, slack=ready.slack, vector=vector)
-            elif isinstance(node.op, Expand):  # copies add up
-                total = total + _length(part, slack=engine._slack(node, engine.magnitude(node)))
-            assert pulled is not None
-            for parent, a in zip(parents, pulled, strict=True):
-                frontier[parent.index] = frontier[parent.index] + a if parent.index in frontier else a
-    at_rest = rows.contract(engine.rest[start.index])
-    apart = torch.linalg.vector_norm((offset + at_rest)[0].reshape(middle.shape) - middle, dim=-1)
+    measuring = Measuring(engine, rows, middle.shape[0])
+    sweep(engine.graph, start, rows, measuring)
+    function, offset, total = measuring.function, measuring.offset, measuring.total
+    nominal = rows.contract(engine.nominal[start.index])
+    apart = torch.linalg.vector_norm((offset + nominal)[0].reshape(middle.shape) - middle, dim=-1)
     e = direction(middle).reshape(-1, 1, *(1,) * (len(rows.rows) - 1), middle.shape[-1])
     towards = furthest(ball, (function[0] * e).sum(dim=-1)).reshape(-1)
     return Reach(ball.distance(function[0]).reshape(-1) + total + apart, towards + total + apart)
@@ -143,7 +167,7 @@ def remainder(engine: Engine, node: Node) -> Tensor | None:
     """How far an op may be from the middle of its planes, entry by entry, anywhere in the box of its inputs."""
     if node.op.exact:
         return None
-    ready, found = engine.planes(node), engine._gap(node) / 2
+    ready, found = engine.planes(node), engine.gap(node) / 2
     for k, parent in enumerate(engine.graph.parents(node)):
         slope = ready.whole.slopes[k]
         if slope.upper is not slope.lower:

@@ -43,6 +43,20 @@ def default_budget(device: torch.device) -> int:
     return half if device.type == "cuda" else min(half, 4 * GIB)
 
 
+@dataclass(eq=False)
+class Footprints:
+    """What slices of nodes took in earlier sweeps, so that the first window of the next is no guess."""
+
+    known: dict[tuple[int, bool], int] = field(default_factory=dict)
+
+    def per_slice(self, key: tuple[int, bool]) -> int:
+        """Entries per slice and instance of a node, with or without rounding; 0 while nothing is known."""
+        return self.known.get(key, 0)
+
+    def note(self, key: tuple[int, bool], entries: int) -> None:
+        self.known[key] = entries
+
+
 @dataclass
 class Windows:
     """The rows of a node, a window at a time: slabs along the longest axis.

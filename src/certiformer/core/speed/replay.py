@@ -19,6 +19,7 @@ from ..sets import Ball
 
 SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
 KEPT, TOGETHER = 8, 1 / 5  # recordings of all models and lengths, and the share of memory that they may hold
+TEMPORARIES = 4  # bytes at the widest point for each byte of coefficients
 OFTEN = 2  # a batch that a larger recording serves as well gets its own after so many times
 
 
@@ -28,6 +29,12 @@ class Evaluation(NamedTuple):
     box: Box
     good: Tensor
     whys: list[str]
+    entries: int  # numbers held at once, at most
+
+    @property
+    def bytes(self) -> int:
+        """What it took at its widest, with the temporaries that come on top."""
+        return TEMPORARIES * self.entries * self.box.lower.element_size()
 
 
 Evaluate = Callable[[Ball, Tensor], Evaluation]
@@ -61,8 +68,8 @@ class Recording:
                 raise ValueError(f"recorded with {list(mine.shape)}, asked with {list(theirs.shape)}")
             mine.copy_(theirs)
         self.graph.replay()
-        box, good, whys = self.result
-        return Evaluation(Box(box.lower.clone(), box.upper.clone()), good.clone(), whys)
+        box, good, whys, entries = self.result
+        return Evaluation(Box(box.lower.clone(), box.upper.clone()), good.clone(), whys, entries)
 
 
 @dataclass(eq=False)
@@ -89,14 +96,12 @@ class Replays:
         self.bytes[small] = self.bytes[larger]  # it takes less
         return 0
 
-    def __call__(
-        self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor, largest: Callable[[], int]
-    ) -> Evaluation:
-        """An evaluation, replayed where that is possible. `largest` says how many bytes the last plain one took."""
+    def __call__(self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor) -> Evaluation:
+        """An evaluation, replayed where that is possible."""
         if key not in self.recorded and key not in self.seen:
             result = evaluate(ball, rows)
             self.seen.add(key)
-            self.bytes[key] = largest()
+            self.bytes[key] = result.bytes
             if self.bytes[key] > SHARE * _memory(ball):
                 self.refused.add(key)
             return result

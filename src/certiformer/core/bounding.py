@@ -1,0 +1,147 @@
+"""Bounds by a sweep: rows on a node as two linear functions of the perturbation, one below and one above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .coefficients import Chosen, Coefficients
+from .form import Ready
+from .graph.graph import Input, Node
+from .ops.movement import Expand, Movement
+from .speed.kernels import with_sides
+from .sweep import Visitor, merged
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Rows = Coefficients | Chosen
+
+
+class Bounding(Visitor[Rows]):
+    """`function` `[side, instance, m, *rows]` and `offset` `[side, instance, *rows]` of what has been passed so far."""
+
+    def __init__(self, engine: Engine, start: Node, rows: Coefficients, *, shift: bool) -> None:
+        self.engine, self.rows, self.shift = engine, rows.rows, shift
+        self.function: Tensor | None = None
+        self.peak = 0  # the most entries held at once
+        value = engine.nominal[start.index]
+        self.offset = applied(None, rows, value, engine.slack(start, value.abs()))
+
+    @property
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Coefficients and offsets of both sides."""
+        if self.function is not None:
+            return self.function, self.offset
+        ball = self.engine.ball
+        return ball.centre.new_zeros((1, ball.centre.shape[0], ball.dimension, *self.rows)), self.offset
+
+    def ends(self, node: Node) -> bool:
+        return isinstance(node.op, Input) or node.index in self.engine.scheme.local
+
+    def anchored(self, node: Node) -> bool:
+        return node.index in self.engine.scheme.anchors
+
+    def holding(self, parts: Iterable[list[Rows]]) -> None:
+        entries = sum(a.tensor.numel() for each in parts for a in each if isinstance(a, Coefficients))
+        self.peak = max(self.peak, entries)
+
+    def still(self, node: Node, parts: list[Rows]) -> None:
+        self._widen(parts, self.engine.slack(node, self.engine.nominal[node.index].abs()))
+
+    def arrived(self, node: Node, parts: list[Rows]) -> None:
+        local = self.engine.scheme.local.get(node.index)
+        hot, axis = self.engine.marked(node)
+        whole = [a for a in parts if isinstance(a, Coefficients)]
+        chosen = [a for a in parts if isinstance(a, Chosen)]
+        for a in (*(Chosen(part.select(hot, axis)) for part in whole), *chosen):
+            moved = a.tensor if local is None else local.carried(a.tensor)
+            moved = moved.reshape(*moved.shape[:2], -1, *self.rows)
+            self.function = moved if self.function is None else self.function + moved
+        if self.engine.rounding:
+            self._widen(parts, self.engine.arrival_slack(node))
+
+    def met(self, node: Node, parts: list[Rows]) -> None:
+        form, whole = self.engine.form(node), _sum(parts)
+        self.function = applied(self.function, whole, form.centre, form.gap, "X")
+        gap = plus(form.offset_gap, self.engine.slack(node, form.size))
+        self.offset = applied(self.offset, whole, form.offset, gap)
+
+    def through(self, node: Node, parts: list[Rows]) -> Iterator[tuple[Node, Rows]]:
+        """Replace a node by its op's planes in its inputs."""
+        engine, parents = self.engine, self.engine.graph.parents(node)
+        if not node.op.exact:
+            parts = [self._shifted(node, _sum(parts))]
+        for part in parts:
+            assert isinstance(part, Coefficients)
+            sources, pulled = parents, node.op.pull(part, tuple(p.shape for p in parents))
+            if pulled is None:
+                ready = engine.planes(node)
+                sources = ready.sources
+                pulled = tuple(self._pulled(part, ready, k) for k in range(len(sources)))
+            if not node.op.exact:
+                self._add_offset(node, engine.planes(node), part)
+            elif isinstance(node.op, Expand):  # copies add up
+                self._widen([part], engine.slack(node, engine.magnitude(node)) if engine.rounding else None)
+            elif engine.rounding and not isinstance(node.op, Movement):
+                self._widen([part], engine.planes(node).slack)
+            yield from zip(sources, pulled, strict=True)
+
+    def _shifted(self, node: Node, part: Coefficients) -> Coefficients:
+        """On a row of probabilities, which sum to 1, coefficients less a constant: the sum does not deviate."""
+        simplex = self.shift and self.engine.scheme.style.simplex and node.op.simplex
+        if not simplex or part.linked(len(node.shape) - 1) is not None:
+            return part
+        shifted, constant = part.shifted(self.engine.gap(node))
+        ones = self.engine.ball.centre.new_ones((1, *constant.node))
+        self._widen([constant], self.engine.slack(node, ones))
+        return shifted
+
+    def _pulled(self, part: Coefficients, ready: Ready, k: int) -> Rows:
+        """Coefficients on the k-th source; only those at the positions that vary where no others matter."""
+        source, split = ready.sources[k], ready.slopes[k]
+        if not self.engine.rounding and self.ends(source):
+            found = part.pull_at(ready.planes, k, split, *self.engine.marked(source))
+            if found is not None:
+                return found
+        return part.pull(ready.planes, k, source.shape, split)
+
+    def _add_offset(self, node: Node, ready: Ready, part: Coefficients) -> None:
+        """The offsets of a node's planes, entry by entry or, where it is less, as a vector."""
+        remainder = ready.planes.remainder
+        assert ready.offset is not None
+        if remainder is None or ready.offset_gap is None or part.linked(len(node.shape) - 1) is not None:
+            self.offset = applied(self.offset, part, ready.offset, plus(ready.offset_gap, ready.slack))
+            return
+        spread = torch.minimum(part.contract_abs(ready.offset_gap), part.contract_norm(remainder))
+        self.offset = self.offset + with_sides(part.contract(ready.offset), spread)
+        self._widen([part], ready.slack)
+
+    def _widen(self, parts: list[Rows] | list[Coefficients], slack: Tensor | None) -> None:
+        """Take `|A| slack` off the lower side and add it to the upper one."""
+        for part in parts if slack is not None else ():
+            if isinstance(part, Coefficients):
+                assert slack is not None
+                self.offset = with_sides(self.offset, part.contract_abs(slack))
+
+
+def _sum(parts: list[Rows]) -> Coefficients:
+    whole = merged(parts)
+    assert isinstance(whole, Coefficients)
+    return whole
+
+
+def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """A sum of gaps, either of which may be nothing."""
+    return b if a is None else a if b is None else a + b
+
+
+def applied(total: Tensor | None, a: Coefficients, centre: Tensor, gap: Tensor | None, lead: str = "") -> Tensor:
+    """Add `A centre ∓ |A| gap` to the running total of either side."""
+    moved = a.contract(centre, lead)
+    if gap is not None:
+        moved = with_sides(moved, a.contract_abs(gap, lead))
+    return moved if total is None else total + moved

@@ -1,0 +1,255 @@
+"""How nodes are bounded: the methods, the relaxations, what "auto" chooses, and which nodes an evaluation sweeps from.
+
+The methods of the paper differ only in which nodes are anchors, whose linear form a sweep uses instead of going on. The
+relaxations differ in the planes of their ops and in what is done beyond them (`Style`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
+
+from ..errors import InputError
+from .graph.graph import Graph, Input, Node, parent_like
+from .local import Local
+from .names import RELAXATIONS, AutoMethod, Budget, Method, Relaxation
+from .ops.base import Box
+from .ops.linear import Add, Scale, Shift
+from .ops.movement import Movement
+
+# multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
+LIMITS: Mapping[Budget, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
+GPU = 200.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """What a relaxation does beyond the planes of its ops."""
+
+    intersect: bool  # boxes with the exact range of the op
+    simplex: bool  # shift the coefficients on a row of probabilities, which sum to 1
+    both: bool  # bound with and without that shift, and keep the better
+    sweep_differences: bool  # bound differences of scores one by one
+    sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
+
+
+PAPER = Style(intersect=False, simplex=False, both=False, sweep_differences=False, sweep_probabilities=True)
+TIGHT = Style(intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False)
+STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
+
+
+class Plan(NamedTuple):
+    """How an input is bounded."""
+
+    method: Method
+    style: Style
+
+
+def check(method: AutoMethod, relaxation: Relaxation, budget: Budget) -> None:
+    """Each option is one of those there are."""
+    for name, value, known in (
+        ("method", method, get_args(AutoMethod)),
+        ("relaxation", relaxation, RELAXATIONS),
+        ("budget", budget, get_args(Budget)),
+    ):
+        if value not in known:
+            raise InputError(f"{name}={value!r}: expected one of {', '.join(known)}")
+
+
+def choose(
+    graph: Graph, *, method: AutoMethod, relaxation: Relaxation, budget: Budget, instances: int, cuda: bool
+) -> Plan:
+    """A method where none was named, and whether differences of scores are bounded one by one.
+
+    What is asked for by name is done in full, whatever it costs; only "auto" leaves out what the budget does not allow.
+    """
+    style = STYLES[relaxation]
+    if relaxation == "paper":
+        return Plan("backward-forward" if method == "auto" else method, style)
+    full = replace(style, both=style.both or budget == "tight")
+    if method == "backward":
+        return Plan("backward", full)
+    if method == "auto":
+        limit = LIMITS[budget] * (GPU if cuda else 1) / instances
+        for differences in (True, False):
+            if cost(graph, differences=differences) <= limit:
+                return Plan("backward", replace(full, sweep_differences=differences))
+    return Plan("backward-forward" if method == "auto" else method, replace(style, sweep_differences=False))
+
+
+def cost(graph: Graph, *, differences: bool) -> float:
+    """Multiplications of a fully backward evaluation of one instance, roughly.
+
+    Every row of every node that is bounded meets every entry before it, each with a contraction over the width.
+    """
+    width = graph.nodes[0].shape[-1]
+    of_scores = _differences(graph)
+    total, before, seen = 0.0, 0, set[int]()
+    for node in graph.nodes:
+        if not node.perturbed:
+            continue
+        before += math.prod(node.shape)
+        if node.op.exact:
+            continue
+        for i in node.inputs:
+            parent = graph.nodes[i]
+            if parent.perturbed and i not in seen and not parent.op.simplex:
+                seen.add(i)
+                shape = parent.shape[:-1] if i in of_scores and not differences else parent.shape
+                total += math.prod(shape) * before
+    return total * width
+
+
+def _differences(graph: Graph) -> frozenset[int]:
+    """Nodes that hold what probabilities are functions of: differences of scores, where those are taken."""
+    return frozenset(n.inputs[0] for n in graph.nodes if n.op.simplex)
+
+
+# ---- anchors -------------------------------------------------------------------------------------------------------
+
+
+def anchors(graph: Graph, method: Method) -> frozenset[int]:
+    """Nodes whose linear form a sweep uses instead of going on.
+
+    forward: every node. backward: the input alone. backward-forward: the input, what mixes positions (from the
+    products of queries and keys to the attention output), and what enters it (queries, keys, values).
+    """
+    perturbed = [n for n in graph.nodes if n.perturbed and not isinstance(n.op, Input)]
+    if method == "forward":
+        return frozenset(n.index for n in perturbed)
+    if method == "backward":
+        return frozenset()
+    if method == "backward-forward":
+        mixing = {n.index for n in perturbed if mixes(graph, n)}
+        axes = graph.position_axes
+        entering = {
+            p
+            for i in mixing
+            for p in graph.nodes[i].inputs
+            if graph.nodes[p].perturbed and p != 0 and len(axes[p]) <= 1
+        }
+        stages = mixing | entering
+        for i in sorted(stages, reverse=True):  # a rearranged anchor takes its form from what it rearranges
+            node = graph.nodes[i]
+            while isinstance(node.op, Movement) and len(node.inputs) == 1 and node.inputs[0] != 0:
+                node = graph.nodes[node.inputs[0]]
+                stages.add(node.index)
+        return frozenset(stages)
+    raise ValueError(f"no anchors for the method {method!r}")
+
+
+def mixes(graph: Graph, node: Node) -> bool:
+    """Whether an entry of a node needs its inputs at several positions, or belongs to a pair of positions."""
+    axes = graph.position_axes
+    if isinstance(node.op, Movement):
+        return False
+    if len(axes[node.index]) > 1 and not node.op.exact:
+        return True
+    planes = node.op.planes(*(Box.blank(p.shape, parent_like(node.op)) for p in graph.parents(node)))
+    for slope, parent in zip(planes.slopes, node.inputs, strict=True):
+        if any(slope.inputs[a] not in planes.outputs for a in axes[parent]):
+            return True
+    return False
+
+
+# ---- what an evaluation does ---------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """One step of an evaluation: a node's box or linear form by a sweep from it, or the planes of its op."""
+
+    kind: Literal["box", "form", "planes"]
+    node: Node
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scheme:
+    """How each node of a graph is bounded, and in which order: what the engine does and what the benchmark counts."""
+
+    graph: Graph
+    anchors: frozenset[int]
+    local: Mapping[int, Local]  # nodes at which every sweep may stop
+    style: Style
+
+    @cached_property
+    def measured(self) -> frozenset[int]:
+        """Nodes whose distance from the middle is wanted."""
+        return frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
+
+    @cached_property
+    def differences(self) -> frozenset[int]:
+        """Nodes that hold differences of scores."""
+        return _differences(self.graph)
+
+    @cached_property
+    def attention(self) -> int:
+        """Where the first probabilities are; behind the last node if there are none."""
+        return min((n.index for n in self.graph.nodes if n.op.simplex), default=len(self.graph.nodes))
+
+    def by_inputs(self, node: Node) -> bool:
+        """Whether the box of a node is taken from its inputs' boxes.
+
+        Where that is exact (entries moved, scaled or shifted), for probabilities, and for differences where too many.
+        """
+        if isinstance(node.op, Add):
+            exact = not all(p.perturbed for p in self.graph.parents(node))
+        else:
+            exact = isinstance(node.op, (Movement, Scale, Shift))
+        if exact or node.op.simplex:
+            return exact or not self.style.sweep_probabilities
+        return node.index in self.differences and not self.style.sweep_differences
+
+    def moved_from(self, node: Node) -> Node | None:
+        """The anchor that an anchor takes its linear form from, which it only rearranges."""
+        parents = self.graph.parents(node)
+        if isinstance(node.op, Movement) and len(parents) == 1 and parents[0].index in self.anchors:
+            return parents[0]
+        return None
+
+    def twice(self, node: Node) -> bool:
+        """Whether a node is swept from with and without the shift of probabilities."""
+        return self.style.both and self.attention < node.index
+
+    @property
+    def last_twice(self) -> bool:
+        """Whether the output is: the shift does not always pay."""
+        return self.style.simplex
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Everything before the sweep from the output, in order, so that no sweep has to wait inside another."""
+        steps: list[Step] = []
+        boxed: set[int] = set()
+        formed: set[int] = set()
+
+        def enter(kind: Literal["box", "form"], node: Node) -> None:
+            boxed.add(node.index)
+            if node.index in self.anchors:
+                formed.add(node.index)
+            steps.append(Step(kind, node))
+
+        def need(node: Node) -> None:
+            if node.index in boxed or not node.perturbed:
+                return
+            if not self.by_inputs(node):
+                enter("box", node)
+                return
+            boxed.add(node.index)
+            for parent in self.graph.parents(node):
+                need(parent)
+
+        for node in self.graph.nodes:
+            if node.perturbed and not node.op.exact:
+                for parent in self.graph.parents(node):
+                    need(parent)
+                steps.append(Step("planes", node))
+            if node.index in self.anchors and node.index not in self.local:
+                source = node
+                while (further := self.moved_from(source)) is not None:
+                    source = further
+                if source.index not in formed:
+                    enter("form", source)
+        return tuple(steps)

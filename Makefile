@@ -41,7 +41,7 @@ slow: $(TOOLS)
 
 # what is generated: the table of operations, the output that the README shows, and the tables of measurements
 docs: $(TOOLS)
-	$(BIN)/python -m certiformer.core.ops > docs/supported-ops.md
+	$(BIN)/python -m certiformer.core.lowering > docs/supported-ops.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m certiformer_reproduction readme
 	$(BIN)/python -m certiformer_reproduction performance --page docs/notebook/performance.md
 

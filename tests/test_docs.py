@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from certiformer.core.ops.__main__ import page
+from certiformer.core.lowering.__main__ import page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.md"))]
@@ -19,7 +19,7 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 def test_the_table_of_operations_is_that_of_the_registry() -> None:
     written = (ROOT / "docs" / "supported-ops.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m certiformer.core.ops > docs/supported-ops.md"
+    assert written == page(), "run: python -m certiformer.core.lowering > docs/supported-ops.md"
 
 
 def anchors(path: Path) -> set[str]:

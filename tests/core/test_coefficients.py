@@ -13,11 +13,12 @@ from torch import Tensor
 from certiformer.core import engine
 from certiformer.core.coefficients import Coefficients, Link, SplitSlope
 from certiformer.core.engine import Engine
+from certiformer.core.graph import fold
 from certiformer.core.ops.base import Box, Op
 from certiformer.core.ops.linear import Add, Linear, Scale, Sum
 from certiformer.core.ops.movement import Reshape
 from certiformer.core.ops.product import MatMul, Multiply
-from certiformer.core.ops.softmax import OfDifferences, fold, to_scores
+from certiformer.core.ops.softmax import OfDifferences, to_scores
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 

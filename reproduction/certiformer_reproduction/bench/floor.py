@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
+from certiformer.core.graph import fold
 from certiformer.core.graph.graph import Graph, Input, Node, parent_like
 from certiformer.core.ops.base import Box, Planes, Shape, whole_axes
-from certiformer.core.ops.gather import Gather
 from certiformer.core.ops.linear import Center, Scale, Shift
 from certiformer.core.ops.movement import Movement
-from certiformer.core.ops.softmax import fold
 from certiformer.core.relaxation import Scheme
 from certiformer.core.sweep import Visitor, merged, sweep
 
@@ -110,6 +111,9 @@ class Rows:
 
     def collapse(self, axis: int) -> Rows:
         return self._with(axis, 1, None, 1)
+
+    def scatter(self, axis: int, index: Tensor, node: Shape) -> Rows:
+        return replace(self, node=node, linked=(None,) * len(node), stored=node)
 
     def unlink(self, axis: int) -> Rows:
         return self._with(axis, self.node[axis], None, self.node[axis])
@@ -248,8 +252,6 @@ class Counter(Visitor[Rows]):
     def _pull(self, node: Node, a: Rows) -> list[tuple[Node, Rows]]:
         parents = self.graph.parents(node)
         shapes = tuple(p.shape for p in parents)
-        if isinstance(node.op, Gather):
-            return [(parents[0], replace(a, node=shapes[0], linked=(None,) * len(shapes[0]), stored=shapes[0]))]
         if isinstance(node.op, Movement):
             return list(zip(parents, node.op.pull(a, shapes), strict=True))
         if isinstance(node.op, Center):

@@ -77,7 +77,8 @@ class Bounding(Visitor[Rows]):
             parts = [self._shifted(node, _sum(parts))]
         for part in parts:
             assert isinstance(part, Coefficients)
-            sources, pulled = parents, node.op.pull(part, tuple(p.shape for p in parents))
+            sources = parents
+            pulled: tuple[Rows, ...] | None = node.op.pull(part, tuple(p.shape for p in parents))
             if pulled is None:
                 ready = engine.planes(node)
                 sources = ready.sources

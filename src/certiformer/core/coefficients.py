@@ -314,6 +314,20 @@ class Coefficients:
             self, tensor=tensor, node=node, links=tuple(None if i == a else l for i, l in enumerate(self.links))
         )
 
+    def scatter(self, axis: int, index: Tensor, node: Shape) -> Coefficients:
+        """Through entries picked along an axis of a tensor of shape `node`, none of them twice."""
+        a, varies = self, [b for b, size in enumerate(index.shape) if size != 1 or b == axis]
+        for b in varies:
+            a = a.unlink(b)
+        lead = 2 + len(a.rows)
+        sizes = list(a.tensor.shape)
+        for b in varies:  # stored in full wherever the index varies
+            sizes[lead + b] = index.shape[b]
+        tensor = a.tensor.expand(sizes)
+        sizes[lead + axis] = node[axis]
+        moved = tensor.new_zeros(sizes).scatter_(lead + axis, index.expand(tensor.shape), tensor)
+        return replace(a, tensor=moved, node=node)
+
     def shifted(self, weights: Tensor) -> tuple[Coefficients, Coefficients]:
         """On entries that sum to 1 along the last axis (not linked): coefficients less a constant, and that constant
         as coefficients on the sums.

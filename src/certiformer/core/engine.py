@@ -16,11 +16,11 @@ from torch import Tensor
 from .bounding import Bounding
 from .coefficients import Coefficients, SplitSlope
 from .form import Form, Ready
+from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .local import sizes
 from .ops.base import Box, MeasuredBox, Planes
 from .ops.movement import Movement
-from .ops.softmax import fold
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny

@@ -1,7 +1,8 @@
 """A PyTorch model as a small op graph."""
 
-from .capture import agree, capture
+from .agreement import agree
+from .capture import capture
 from .graph import Graph, Node
-from .rewrite import by_differences, by_parts, narrowed
+from .rewrite import by_differences, by_parts, fold, narrowed
 
-__all__ = ["Graph", "Node", "agree", "by_differences", "by_parts", "capture", "narrowed"]
+__all__ = ["Graph", "Node", "agree", "by_differences", "by_parts", "capture", "fold", "narrowed"]

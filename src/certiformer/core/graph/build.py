@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..ops import REWRITES
-from ..ops.base import REGISTRY, Op, Shape
+from ..lowering import TABLE, Ref, Refused, nearest
+from ..lowering.table import Operand
+from ..ops.base import Op, Shape
 from ..ops.linear import Add, Center, Sum
-from ..ops.movement import Expand, Permute, Reshape
-from ..ops.norm import COMPOSITES
+from .agreement import call_agrees
 from .graph import Constant, Graph, Input, Node, Peak
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A node under construction."""
-
-    index: int
 
 
 @dataclass
 class Builder:
-    """Collects nodes. Carries the values of an example along, which gives shapes and checks the result."""
+    """Collects nodes. Carries the values of examples along, which give shapes and check what is built."""
 
-    example: Tensor  # [1, *input shape]
+    example: Tensor  # [examples, *input shape]
     nodes: list[Node] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -38,70 +32,67 @@ class Builder:
     def __post_init__(self) -> None:
         self._append(Input(), (), self.example, perturbed=True)
 
-    # ---- what ops use ------------------------------------------------------------------------------------------
+    # ---- what rows use -----------------------------------------------------------------------------------------
 
-    def is_node(self, x: Any) -> bool:
-        return isinstance(x, Ref)
+    @property
+    def like(self) -> Tensor:
+        return self.example
 
-    def same(self, x: Any, y: Any) -> bool:
-        return bool(x == y)
-
-    def shape(self, x: Any) -> Shape:
+    def shape(self, x: Operand) -> Shape:
         return self.nodes[x.index].shape if isinstance(x, Ref) else tuple(torch.as_tensor(x).shape)
 
-    def constant(self, x: Any) -> Tensor:
-        """A number or tensor as a constant in the model's precision."""
-        like = self.example
+    def constant(self, x: Operand) -> Tensor:
+        if isinstance(x, Ref):
+            raise Refused("what must be a constant depends on the embeddings")
         if isinstance(x, Tensor):
-            return x.to(device=like.device, dtype=like.dtype)
-        return torch.tensor(x, dtype=like.dtype, device=like.device)
+            return x.to(device=self.example.device, dtype=self.example.dtype)
+        return torch.tensor(x, dtype=self.example.dtype, device=self.example.device)
 
-    def node(self, x: Any) -> Ref:
+    def node(self, x: Operand) -> Ref:
         return x if isinstance(x, Ref) else self._append(Constant(self.constant(x)), (), self.constant(x)[None], False)
 
-    def add(self, op: Op, *inputs: Any) -> Ref:
+    def add(self, op: Op, *inputs: Operand) -> Ref:
         refs = tuple(self.node(x) for x in inputs)
         op, refs = self._simplify(op, refs)
         value = op.forward(*(self.values[r.index] for r in refs))
         perturbed = not isinstance(op, Peak) and any(self.nodes[r.index].perturbed for r in refs)
         return self._append(op, tuple(r.index for r in refs), value, perturbed)
 
-    def at(self, index: int) -> Ref:
-        """The node of this index."""
-        return Ref(index)
+    def op(self, x: Ref) -> Op:
+        return self.nodes[x.index].op
 
-    def peak(self, x: Ref) -> Ref:
-        return self.add(Peak(), x)
-
-    def squeeze(self, x: Ref, axes: tuple[int, ...]) -> Ref:
-        return self.add(Reshape(tuple(s for a, s in enumerate(self.shape(x)) if a not in axes)), x)
-
-    def transpose(self, x: Ref, i: int, j: int) -> Ref:
-        order = list(range(len(self.shape(x))))
-        order[i], order[j] = order[j], order[i]
-        return self.add(Permute(tuple(order)), x)
-
-    def expand(self, x: Ref, shape: Shape) -> Ref:
-        old = self.shape(x)
-        if len(old) < len(shape):
-            x = self.add(Reshape((1,) * (len(shape) - len(old)) + old), x)
-        return x if self.shape(x) == shape else self.add(Expand(shape), x)
-
-    def call(self, target: str, *args: Any, **kwargs: Any) -> Any:
-        """Lower a call of another ATen operator."""
-        self.target = target
-        return lowerings()[target].lower(self, args, kwargs)
+    def inputs(self, x: Ref) -> tuple[Ref, ...]:
+        return tuple(Ref(i) for i in self.nodes[x.index].inputs)
 
     def unsupported(self, what: str) -> Ref:
-        """Note what cannot be done and go on with a stand-in, so that everything is reported at once."""
         shapes = str(list(self.result_shape))
         self.problems.append(f"{what} ({self.target or 'no operator'}, at {self.path or 'the top'}, gives {shapes})")
         return self.standin()
+
+    # ---- what captures use -------------------------------------------------------------------------------------
 
     def standin(self) -> Ref:
         """A node of the shape of the current result that depends on the input."""
         zeros = self.example.new_zeros((1, *self.result_shape))
         return self._append(Constant(zeros[0]), (), zeros, perturbed=True)
+
+    def call(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+        """Lower a call of an ATen operator, `result` like what it gives. What does not touch the input is computed."""
+        self.target = str(operator)
+        self.result_shape = tuple(int(s) for s in result.shape) if isinstance(result, Tensor) else ()
+        if not _touches((*args, *kwargs.values())):
+            if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()):
+                return self.unsupported("random numbers")
+            return operator(*args, **kwargs)
+        if isinstance(result, Tensor) and result.dtype not in (torch.float32, torch.float64):
+            return self.unsupported(f"a result of type {str(result.dtype).removeprefix('torch.')}")
+        if operator not in TABLE:
+            hint = nearest(str(operator), map(str, TABLE))
+            return self.unsupported(f"not supported; {hint}" if hint else "not supported")
+        found = TABLE[operator](self, args, kwargs)
+        if not self.problems:
+            call_agrees(operator, args, kwargs, found, self.values)
+        return found
 
     # ---- inside ------------------------------------------------------------------------------------------------
 
@@ -138,11 +129,6 @@ class Builder:
         return Graph(nodes)
 
 
-def lowerings() -> dict[str, Any]:
-    """ATen operator -> what lowers it: a rewrite where there is one, else a composite or an op of the registry."""
-    table: dict[str, Any] = {}
-    entries: list[Any] = [*REGISTRY.values(), *COMPOSITES]
-    for op in entries:
-        for target in op.targets:
-            table[target] = op
-    return {**table, **REWRITES}
+def _touches(x: Any) -> bool:
+    """Whether there is a node in what an operator is called with."""
+    return any(_touches(a) for a in x) if isinstance(x, (tuple, list)) else isinstance(x, Ref)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import Any
 
@@ -9,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ModelError, UnsupportedError
-from ..ops.base import Shape
-from .build import Builder, Ref, lowerings
+from ..lowering import TABLE, Ref
+from .agreement import agree, points
+from .build import Builder
 from .direct import trace
 from .graph import Graph
-from .hints import nearest
 
 
 def capture(module: nn.Module, example: Tensor) -> Graph:
@@ -24,10 +25,11 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
     """
     module = module.eval()
     with torch.no_grad():
-        builder = Builder(example[None])
+        examples = points(example, (0.0, 1.0))
+        builder = Builder(examples)
         output = trace(module, builder) if getattr(module, "direct", False) else None
         if output is None:
-            builder = Builder(example[None])
+            builder = Builder(examples)
             output = _walk(_export(module, example), builder)
         if builder.problems:
             raise UnsupportedError(_report(module, builder.problems))
@@ -38,31 +40,8 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
     return graph
 
 
-def agree(graph: Graph, module: nn.Module, example: Tensor) -> None:
-    """Check that a graph computes what the module does, at an example and at points around it, near and far."""
-    generator = torch.Generator().manual_seed(0)
-    size = float(example.std()) if example.numel() > 1 else 1.0
-    with torch.no_grad():
-        for distance in (0.0, 0.1, 1.0, 10.0):
-            noise = torch.randn(example.shape, generator=generator, dtype=torch.float64).to(example)
-            x = example + distance * (size or 1.0) * noise
-            expected, found = module(x), graph.values(x[None], graph.values(example[None]))[-1][0]
-            if distance and not bool(torch.isfinite(found).all() and torch.isfinite(expected).all()):
-                continue  # so far out that numbers overflow: nothing to compare
-            scale = expected.abs().max().clamp(min=1)
-            if found.shape != expected.shape or not bool(((found - expected).abs().max() / scale) < 1e-4):
-                raise ModelError(
-                    f"the captured graph of {type(module).__name__} does not reproduce the module "
-                    f"({_numbers(found)} instead of {_numbers(expected)}): does it depend on more than its input?"
-                )
-
-
-def _numbers(x: Tensor) -> str:
-    return str([round(float(v), 6) for v in x.flatten()[:4]])
-
-
 def _export(module: nn.Module, example: Tensor) -> Any:
-    from torch.export import default_decompositions, export
+    from torch.export import default_decompositions, export  # takes seconds to load, and direct modules do without
 
     try:
         with warnings.catch_warnings():  # the exporter's notes to itself
@@ -72,17 +51,14 @@ def _export(module: nn.Module, example: Tensor) -> Any:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"torch.export could not capture {type(module).__name__}: {first}") from error
     table: Any = default_decompositions()
-    known = set(lowerings())
-    for op in list(table):
-        if str(op) in known:
-            table.pop(op)
+    for op in TABLE:
+        table.pop(op, None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return program.run_decompositions(table)
 
 
 def _walk(program: Any, builder: Builder) -> Any:
-    table = lowerings()
     signature = program.graph_signature
     constants = {**program.state_dict, **program.constants}
     lifted = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -97,42 +73,18 @@ def _walk(program: Any, builder: Builder) -> Any:
             outputs = [torch.fx.node.map_arg(a, env.__getitem__) for a in node.args[0]]
             return outputs[0] if len(outputs) == 1 else builder.unsupported(f"{len(outputs)} outputs instead of one")
         else:
-            env[node] = _step(node, env, builder, table)
+            env[node] = _step(node, env, builder)
     raise ModelError("the exported program has no output")
 
 
-def _step(node: Any, env: dict[Any, Any], builder: Builder, table: dict[str, Any]) -> Any:
+def _step(node: Any, env: dict[Any, Any], builder: Builder) -> Any:
     args = torch.fx.node.map_arg(node.args, env.__getitem__)
     kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
-    builder.target = str(node.target)
     builder.path = _path(node)
-    builder.result_shape = _shape(node)
-    if builder.target == "<built-in function getitem>":
-        if isinstance(args[0], Ref):  # one of the results of something unsupported
-            return builder.standin()
-        return args[0][args[1]]
-    if not _touches(args, builder) and not _touches(tuple(kwargs.values()), builder):
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            return builder.unsupported("random numbers")
-        return node.target(*args, **kwargs)  # constants fold
-    value = node.meta.get("val")
-    if isinstance(value, Tensor) and value.dtype not in (torch.float32, torch.float64):
-        return builder.unsupported(f"a result of type {str(value.dtype).removeprefix('torch.')}")
-    if builder.target not in table:
-        hint = nearest(builder.target, table)
-        return builder.unsupported(f"not supported; {hint}" if hint else "not supported")
-    return table[builder.target].lower(builder, tuple(args), dict(kwargs))
-
-
-def _touches(args: Any, builder: Builder) -> bool:
-    if isinstance(args, (tuple, list)):
-        return any(_touches(a, builder) for a in args)
-    return builder.is_node(args)
-
-
-def _shape(node: Any) -> Shape:
-    value = node.meta.get("val")
-    return tuple(int(s) for s in value.shape) if isinstance(value, Tensor) else ()
+    if node.target is operator.getitem:
+        # of one of the results of something unsupported there is a stand-in
+        return builder.standin() if isinstance(args[0], Ref) else args[0][args[1]]
+    return builder.call(node.target, tuple(args), dict(kwargs), node.meta.get("val"))
 
 
 def _path(node: Any) -> str:

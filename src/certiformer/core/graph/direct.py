@@ -6,7 +6,7 @@ torch.export's, and checked against the module in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .build import Builder, Ref, lowerings
+from ..lowering import Ref, arguments
+from .build import Builder
 
 _aten = torch.ops.aten
 
@@ -33,7 +34,10 @@ class Symbol:
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func not in CALLS:
             raise Unknown(getattr(func, "__name__", str(func)))
-        return CALLS[func](*args, **(kwargs or {}))
+        kwargs = dict(kwargs or {})
+        if kwargs.pop("inplace", False):
+            raise Unknown("a call in place")
+        return _call(CALLS[func], *args, **kwargs)
 
     @property
     def shape(self) -> torch.Size:
@@ -72,30 +76,27 @@ class Symbol:
         raise Unknown("a branch on what is perturbed")
 
 
-def _layer_norm(x: Symbol, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Symbol:
-    return _call(_aten.layer_norm.default, x, list(shape), weight, bias, eps)
-
-
-CALLS: dict[Any, Callable[..., Symbol]] = {
-    F.linear: lambda x, weight, bias=None: _call(_aten.linear.default, x, weight, bias),
-    F.relu: lambda x, inplace=False: _call(_aten.relu.default, x),
-    F.gelu: lambda x: _call(_aten.gelu.default, x),
-    F.layer_norm: _layer_norm,
-    torch.matmul: lambda x, y: _call(_aten.matmul.default, x, y),
-    torch.tanh: lambda x: _call(_aten.tanh.default, x),
-    Tensor.mul: lambda x, y: _call(_aten.mul.Tensor, x, y),
+CALLS: dict[Any, Any] = {
+    F.linear: _aten.linear.default,
+    F.relu: _aten.relu.default,
+    F.gelu: _aten.gelu.default,
+    F.layer_norm: _aten.layer_norm.default,
+    torch.matmul: _aten.matmul.default,
+    torch.tanh: _aten.tanh.default,
+    Tensor.mul: _aten.mul.Tensor,
 }
 
 
-def _call(target: Any, *args: Any) -> Symbol:
+def _call(operator: Any, *args: Any, **kwargs: Any) -> Symbol:
     """A call of an ATen operator, lowered as one that torch.export recorded."""
-    builder = next(a.builder for a in args if isinstance(a, Symbol))
-    values = [builder.values[a.ref.index][0] if isinstance(a, Symbol) else a for a in args]
-    builder.target = str(target)
-    builder.result_shape = tuple(target(*values).shape)
-    given = tuple(a.ref if isinstance(a, Symbol) else a for a in args)
-    found = lowerings()[builder.target].lower(builder, given, {})
-    return Symbol(builder, found)
+    try:
+        given = arguments(operator, args, kwargs)
+    except TypeError as error:
+        raise Unknown(str(error)) from error
+    builder = next(a.builder for a in given.values() if isinstance(a, Symbol))
+    values = {name: builder.values[a.ref.index][0] if isinstance(a, Symbol) else a for name, a in given.items()}
+    refs = {name: a.ref if isinstance(a, Symbol) else a for name, a in given.items()}
+    return Symbol(builder, builder.call(operator, (), refs, operator(**values)))
 
 
 def trace(module: nn.Module, builder: Builder) -> Ref | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..ops.base import Box, Narrowed, Op, Shape, whole_axes
+from ..ops.movement import Concat, Movement, Permute, Reshape
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,6 @@ class Graph:
 
 
 def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[int]]) -> frozenset[int]:
-    from ..ops.movement import Concat, Movement, Permute, Reshape
-
     op: Any = node.op
     if isinstance(op, Input):
         return frozenset({1})
@@ -175,8 +174,10 @@ def _carried(old: Shape, new: Shape) -> dict[int, int]:
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     """An op, or what one holds, in another precision; what is finite stays so."""
     if isinstance(value, Tensor):
-        if not value.is_floating_point():
+        if not value.is_floating_point() or value.dtype == dtype:
             return value
+        if torch.finfo(dtype).max >= torch.finfo(value.dtype).max:
+            return value.to(dtype)
         kept = value.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
         return torch.where(torch.isinf(value), value, kept).to(dtype)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):

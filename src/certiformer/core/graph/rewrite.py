@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor
 
-from ..ops.base import Op, Shape
-from ..ops.movement import Concat, Slice
+from ..lowering import Ref
+from ..ops.base import OWN, Op, Planes, Shape, Slope
+from ..ops.elementwise import Exp, Reciprocal, Sqrt, Square
+from ..ops.linear import Add, Shift, Sum
+from ..ops.movement import Concat, Reshape, Slice
 from ..ops.normalize import Normalize
-from ..ops.softmax import Softmax
-from .build import Builder, Ref
-from .graph import Constant, Graph, Input, Node
+from ..ops.product import Multiply
+from ..ops.softmax import OfDifferences, Softmax, to_scores
+from .build import Builder
+from .graph import Constant, Graph, Input, Node, Peak
 
 
 def rebuild(graph: Graph, example: Tensor, replace: Callable[[Builder, Node, tuple[Ref, ...]], Ref | None]) -> Graph:
@@ -34,8 +37,10 @@ def rebuild(graph: Graph, example: Tensor, replace: Callable[[Builder, Node, tup
 def by_parts(graph: Graph, example: Tensor) -> Graph:
     """As the paper has it: softmax and normalisation as chains of functions of one variable and products."""
 
-    def replace(builder: Any, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
-        return node.op.by_parts(builder, inputs[0]) if isinstance(node.op, (Softmax, Normalize)) else None
+    def replace(builder: Builder, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
+        if isinstance(node.op, Softmax):
+            return softmax_by_parts(builder, inputs[0])
+        return normalize_by_parts(builder, inputs[0], node.op.eps) if isinstance(node.op, Normalize) else None
 
     return rebuild(graph, example, replace)
 
@@ -43,10 +48,54 @@ def by_parts(graph: Graph, example: Tensor) -> Graph:
 def by_differences(graph: Graph, example: Tensor) -> Graph:
     """Softmax as a function of the differences of scores, which are then bounded as such."""
 
-    def replace(builder: Any, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
-        return node.op.by_differences(builder, inputs[0]) if isinstance(node.op, Softmax) else None
+    def replace(builder: Builder, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
+        return softmax_by_differences(builder, inputs[0]) if isinstance(node.op, Softmax) else None
 
     return rebuild(graph, example, replace)
+
+
+def softmax_by_parts(build: Builder, x: Ref) -> Ref:
+    """As the paper does it: exp, sum, reciprocal, product; scores shifted by their largest value at rest."""
+    e = build.add(Exp(), build.add(Add(-1.0), x, build.add(Peak(), x)))
+    total = build.add(Sum((len(build.shape(x)) - 1,)), e)
+    return build.add(Multiply(), e, build.add(Reciprocal(), total))
+
+
+def softmax_by_differences(build: Builder, x: Ref) -> Ref:
+    """As a function of the differences `s_k - s_j`, which are bounded as such."""
+    shape = build.shape(x)
+    rows = build.add(Reshape((*shape[:-1], 1, shape[-1])), x)  # s_k
+    columns = build.add(Reshape((*shape, 1)), x)  # s_j
+    return build.add(OfDifferences(), build.add(Add(-1.0), rows, columns))
+
+
+def normalize_by_parts(build: Builder, x: Ref, eps: float) -> Ref:
+    """The paper's chain: square, mean, sqrt, reciprocal, product."""
+    axis = len(build.shape(x)) - 1
+    mean = build.add(Sum((axis,), mean=True), build.add(Square(), x))
+    sigma = build.add(Sqrt(), build.add(Shift(build.constant(eps)), mean))
+    return build.add(Multiply(), x, build.add(Reciprocal(), sigma))
+
+
+def fold(graph: Graph, node: Node, planes: Planes) -> tuple[Planes, tuple[Node, ...]] | None:
+    """Planes in the differences of scores as planes in the scores, with the node that holds those.
+
+    `sum_k g_jk (s_k - s_j)` has the slope `g_jk` on `s_k` and `-sum_k g_jk` on `s_j`: n numbers a row, not n².
+    """
+    if not isinstance(node.op, OfDifferences):
+        return None
+    differences = graph.nodes[node.inputs[0]]
+    if not (isinstance(differences.op, Add) and differences.op.sign == -1):
+        return None
+    rows, columns = graph.parents(differences)
+    if not (isinstance(rows.op, Reshape) and isinstance(columns.op, Reshape) and rows.inputs == columns.inputs):
+        return None
+    if rows.shape[-2] != 1 or columns.shape[-1] != 1:  # s_j - s_k, not s_k - s_j
+        return None
+    (slope,) = planes.slopes
+    inputs, axes = planes.outputs[:-1] + OWN[0], planes.outputs + OWN[0]
+    moved = Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper))
+    return planes._replace(slopes=(moved,)), (graph.nodes[rows.inputs[0]],)
 
 
 Cut = tuple[int, int, int]  # axis, start, length

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,34 @@ Narrowed = tuple["Op", tuple["int | None", ...]] | None
 LETTERS = "abcdefghijkl"  # the axes of an op's output, in order
 OWN = "zyxwvutsrq"  # axes that only an input has
 INSTANCE_NAME = "Z"  # the axis of instances, in front of all others
+M = TypeVar("M", bound="Movable")
+C = TypeVar("C", bound="Pullable")
+
+
+class Movable(Protocol):
+    """Coefficients on the output of an op that only rearranges entries, as they become those on its inputs."""
+
+    def permute(self: M, order: tuple[int, ...]) -> M: ...
+
+    def reshape(self: M, old: Shape, new: Shape) -> M: ...
+
+    def pad(self: M, axis: int, before: int, size: int) -> M: ...
+
+    def narrow(self: M, axis: int, start: int, length: int) -> M: ...
+
+    def collapse(self: M, axis: int) -> M: ...
+
+    def scatter(self: M, axis: int, index: Tensor, node: Shape) -> M: ...
+
+
+class Pullable(Movable, Protocol):
+    """Coefficients on the output of any op."""
+
+    def linked(self, axis: int) -> int | None: ...
+
+    def scaled(self: C, factor: float) -> C: ...
+
+    def centered(self: C) -> C: ...
 
 
 class Box(NamedTuple):
@@ -134,7 +162,6 @@ class Op(ABC):
     distances: ClassVar[bool] = False  # whether its planes gain from `Box.distance`
     simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1
     summary: ClassVar[str] = ""
-    targets: ClassVar[tuple[str, ...]] = ()  # ATen operators this op understands
 
     @abstractmethod
     def forward(self, *x: Tensor) -> Tensor: ...
@@ -153,14 +180,9 @@ class Op(ABC):
         """The planes that these parameters choose: sound whatever they are."""
         return self.planes(*boxes)
 
-    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...] | None:
         """A quicker way than `planes` to take coefficients on the output to the inputs, or None."""
         return None
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Turn a call of one of `targets` into nodes. The default is an op without attributes."""
-        return build.add(cls(), *args)
 
     @classmethod
     @abstractmethod

@@ -122,7 +122,6 @@ class Relu(Positive, Monotone):
 
     name = "relu"
     summary = "chord above; 0 or x below, by the smaller area"
-    targets = ("aten.relu.default",)
     ulps = 2.0
 
     def function(self, x: Tensor) -> Tensor:
@@ -167,7 +166,6 @@ class Exp(Positive, Monotone, Convex):
 
     name = "exp"
     summary = "chord above; tangent at min((l+u)/2, l+0.99) below, positive on the box"
-    targets = ("aten.exp.default",)
 
     def function(self, x: Tensor) -> Tensor:
         return x.exp()
@@ -186,7 +184,6 @@ class Reciprocal(Positive, Convex):
 
     name = "reciprocal"
     summary = "x > 0: chord above, tangent in the middle below"
-    targets = ("aten.reciprocal.default",)
 
     @classmethod
     def domain(cls) -> tuple[float, float]:
@@ -210,7 +207,6 @@ class Square(Positive, Convex):
 
     name = "square"
     summary = "chord above; tangent at min((l+u)/2, 2l), mirrored, 0 across zero: never negative on the box"
-    targets = ("aten.square.default",)
 
     def function(self, x: Tensor) -> Tensor:
         return x * x
@@ -241,7 +237,6 @@ class Sqrt(Positive, Monotone, Convex):
 
     name = "sqrt"
     summary = "x > 0: chord below, tangent in the middle above"
-    targets = ("aten.sqrt.default",)
     concave = True
 
     @classmethod
@@ -266,7 +261,6 @@ class Tanh(Monotone):
 
     name = "tanh"
     summary = "one-sided: chord and middle tangent; across zero: tangents through the far end"
-    targets = ("aten.tanh.default",)
     steps: ClassVar[int] = 60
 
     def function(self, x: Tensor) -> Tensor:

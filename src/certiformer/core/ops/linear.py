@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, broadcast, letters, outward, register, shared_axis
+from .base import OWN, Box, C, Narrowed, Op, Planes, Shape, Slope, broadcast, letters, outward, register, shared_axis
 
 
 class Affine(Op):
@@ -41,7 +40,6 @@ class Linear(Affine):
 
     name = "linear"
     summary = "exact"
-    targets = ("aten.linear.default",)
     weight: Tensor  # [out, in]
     bias: Tensor | None = None
 
@@ -70,12 +68,6 @@ class Linear(Affine):
         return Planes(axes, (slope,), bias, bias)
 
     @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, weight, *rest = args
-        bias = rest[0] if rest else kwargs.get("bias")
-        return build.add(cls(build.constant(weight), None if bias is None else build.constant(bias)), x)
-
-    @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         g = torch.Generator().manual_seed(0)
         w = torch.randn(5, 4, generator=g, dtype=torch.float64)
@@ -90,7 +82,6 @@ class Add(Affine):
 
     name = "add"
     summary = "exact"
-    targets = ("aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Scalar", "aten.rsub.Tensor")
     sign: float = 1.0
 
     def forward(self, *x: Tensor) -> Tensor:
@@ -119,27 +110,10 @@ class Add(Affine):
             ),
         )
 
-    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...] | None:
         if shapes[0] != shapes[1]:
             return None
         return a, a if self.sign == 1 else a.scaled(self.sign)
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        alpha = float(kwargs.get("alpha", 1))
-        x, y = args[:2]
-        sign = -alpha if "sub" in build.target else alpha
-        if "rsub" in build.target:
-            x, y = y, x
-            sign = -1.0
-            if alpha != 1:
-                y = build.add(Scale(build.constant(alpha)), y)
-        if not build.is_node(y):
-            return build.add(Shift(build.constant(y) * sign), x)
-        if not build.is_node(x):
-            scaled = build.add(Scale(build.constant(sign)), y) if sign != 1 else y
-            return build.add(Shift(build.constant(x)), scaled)
-        return build.add(cls(sign), x, y)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
@@ -187,7 +161,7 @@ class Shift(Affine):
         offset = self.value.reshape((1,) * (1 + len(output) - self.value.dim()) + tuple(self.value.shape))
         return Planes(letters(len(output)), (Slope(shared_axes(shape, output), "", one, one),), offset, offset)
 
-    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...] | None:
         return (a,) if broadcast(shapes[0], tuple(self.value.shape)) == shapes[0] else None
 
     @classmethod
@@ -204,7 +178,6 @@ class Scale(Affine):
 
     name = "scale"
     summary = "exact"
-    targets = ("aten.neg.default",)
     value: Tensor
 
     def forward(self, *x: Tensor) -> Tensor:
@@ -228,10 +201,6 @@ class Scale(Affine):
         return Planes(letters(len(output)), (Slope(shared_axes(shape, output), axes, value, value),))
 
     @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return build.add(cls(build.constant(-1.0)), args[0])
-
-    @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         g = torch.Generator().manual_seed(2)
         yield cls(torch.randn(4, generator=g, dtype=torch.float64)), ((3, 4),)
@@ -246,7 +215,6 @@ class Sum(Affine):
 
     name = "sum"
     summary = "exact; mean is a sum divided by the count"
-    targets = ("aten.sum.dim_IntList", "aten.mean.dim")
     axes: tuple[int, ...]
     mean: bool = False
 
@@ -283,16 +251,6 @@ class Sum(Affine):
         return Planes(outputs, (Slope(inputs, "".join(own[a] for a in self.axes), ones, ones),))
 
     @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
-        keepdim = bool(args[2]) if len(args) > 2 else bool(kwargs.get("keepdim", False))
-        rank = len(build.shape(x))
-        dims = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
-        axes = tuple(sorted(d % rank for d in dims))
-        out = build.add(cls(axes, mean="mean" in build.target), x)
-        return out if keepdim else build.squeeze(out, axes)
-
-    @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls((1,)), ((3, 4),)
         yield cls((0, 2), mean=True), ((3, 2, 4),)
@@ -327,7 +285,7 @@ class Center(Affine):
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return (self, (axis,)) if axis < len(output) - 1 else None
 
-    def pull(self, a: Any, shapes: tuple[Shape, ...]) -> tuple[Any, ...] | None:
+    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...] | None:
         return (a.centered(),) if a.linked(len(shapes[0]) - 1) is None else None
 
     @classmethod

@@ -5,28 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from .base import Box, Narrowed, Op, Shape, register, whole_axes
-
-C = TypeVar("C", bound="Movable")
-
-
-class Movable(Protocol):
-    """What a movement may do to coefficients on its output to get those on its input."""
-
-    def permute(self: C, order: tuple[int, ...]) -> C: ...
-
-    def reshape(self: C, old: Shape, new: Shape) -> C: ...
-
-    def pad(self: C, axis: int, before: int, size: int) -> C: ...
-
-    def narrow(self: C, axis: int, start: int, length: int) -> C: ...
-
-    def collapse(self: C, axis: int) -> C: ...
+from .base import Box, M, Narrowed, Op, Shape, register, whole_axes
 
 
 class Movement(Op):
@@ -38,7 +21,7 @@ class Movement(Op):
     def move(self, x: tuple[Tensor, ...], lead: int) -> Tensor: ...
 
     @abstractmethod
-    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
+    def pull(self, a: M, shapes: tuple[Shape, ...]) -> tuple[M, ...]:
         """Coefficients on the output, as coefficients on each input (of the given shapes)."""
         ...
 
@@ -59,29 +42,17 @@ class Permute(Movement):
 
     name = "permute"
     summary = "exact"
-    targets = ("aten.permute.default", "aten.transpose.int", "aten.t.default")
     order: tuple[int, ...]
 
     def move(self, x: tuple[Tensor, ...], lead: int) -> Tensor:
         return x[0].permute(*range(lead), *(lead + i for i in self.order))
 
-    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
+    def pull(self, a: M, shapes: tuple[Shape, ...]) -> tuple[M, ...]:
         inverse = tuple(self.order.index(i) for i in range(len(self.order)))
         return (a.permute(inverse),)
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return self, (self.order[axis],)
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, rank = args[0], len(build.shape(args[0]))
-        if "permute" in build.target:
-            order = [d % rank for d in args[1]]
-        else:
-            order = list(range(rank))
-            i, j = (args[1] % rank, args[2] % rank) if "transpose" in build.target else (0, rank - 1)
-            order[i], order[j] = order[j], order[i]
-        return build.add(cls(tuple(order)), x)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
@@ -95,23 +66,12 @@ class Reshape(Movement):
 
     name = "reshape"
     summary = "exact; view, squeeze, unsqueeze, flatten"
-    targets = (
-        "aten.view.default",
-        "aten.reshape.default",
-        "aten._unsafe_view.default",
-        "aten.unsqueeze.default",
-        "aten.squeeze.dim",
-        "aten.squeeze.dims",
-        "aten.squeeze.default",
-        "aten.flatten.using_ints",
-        "aten.unflatten.int",
-    )
     shape: Shape
 
     def move(self, x: tuple[Tensor, ...], lead: int) -> Tensor:
         return x[0].reshape(*x[0].shape[:lead], *self.shape)
 
-    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
+    def pull(self, a: M, shapes: tuple[Shape, ...]) -> tuple[M, ...]:
         return (a.reshape(self.shape, shapes[0]),)
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
@@ -119,10 +79,6 @@ class Reshape(Movement):
         if axis not in carried:
             return None
         return Reshape(self.shape[:axis] + (length,) + self.shape[axis + 1 :]), (carried[axis],)
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return build.add(cls(build.result_shape), args[0])
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
@@ -137,7 +93,6 @@ class Slice(Movement):
 
     name = "slice"
     summary = "exact; slice, select, narrow, split, chunk"
-    targets = ("aten.slice.Tensor", "aten.select.int", "aten.narrow.default")
     axis: int
     start: int
     length: int
@@ -145,29 +100,11 @@ class Slice(Movement):
     def move(self, x: tuple[Tensor, ...], lead: int) -> Tensor:
         return x[0].narrow(lead + self.axis, self.start, self.length)
 
-    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
+    def pull(self, a: M, shapes: tuple[Shape, ...]) -> tuple[M, ...]:
         return (a.pad(self.axis, self.start, shapes[0][self.axis]),)
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return (self, (axis,)) if axis != self.axis else None
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x = args[0]
-        shape = build.shape(x)
-        axis = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % len(shape)
-        size = shape[axis]
-        if "select" in build.target:
-            return build.squeeze(build.add(cls(axis, args[2] % size, 1), x), (axis,))
-        if "narrow" in build.target:
-            return build.add(cls(axis, args[2] % size, args[3]), x)
-        start = args[2] if len(args) > 2 and args[2] is not None else 0
-        end = args[3] if len(args) > 3 and args[3] is not None else size
-        step = args[4] if len(args) > 4 else 1
-        start, end, _ = slice(start, end).indices(size)
-        if step != 1:
-            return build.unsupported("a slice with a step other than 1")
-        return x if (start, end) == (0, size) else build.add(cls(axis, start, end - start), x)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
@@ -182,14 +119,13 @@ class Concat(Movement):
 
     name = "concat"
     summary = "exact; cat, stack"
-    targets = ("aten.cat.default",)
     axis: int
 
     def move(self, x: tuple[Tensor, ...], lead: int) -> Tensor:
         front = max((tuple(t.shape[:lead]) for t in x), key=lambda s: tuple(s))
         return torch.cat([t.expand(*front, *t.shape[lead:]) for t in x], dim=lead + self.axis)
 
-    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
+    def pull(self, a: M, shapes: tuple[Shape, ...]) -> tuple[M, ...]:
         parts, start = [], 0
         for shape in shapes:
             parts.append(a.narrow(self.axis, start, shape[self.axis]))
@@ -210,12 +146,6 @@ class Concat(Movement):
         return found
 
     @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        parts = args[0]
-        axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-        return build.add(cls(axis % len(build.result_shape)), *parts)
-
-    @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(1), ((2, 3), (2, 1), (2, 2))
 
@@ -227,13 +157,12 @@ class Expand(Movement):
 
     name = "expand"
     summary = "exact; expand, repeat along axes of size 1"
-    targets = ("aten.expand.default",)
     shape: Shape
 
     def move(self, x: tuple[Tensor, ...], lead: int) -> Tensor:
         return x[0].expand(*x[0].shape[:lead], *self.shape)
 
-    def pull(self, a: C, shapes: tuple[Shape, ...]) -> tuple[C, ...]:
+    def pull(self, a: M, shapes: tuple[Shape, ...]) -> tuple[M, ...]:
         for axis, (new, old) in enumerate(zip(self.shape, shapes[0], strict=True)):
             if new != old:
                 a = a.collapse(axis)
@@ -242,14 +171,6 @@ class Expand(Movement):
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         op = Expand(self.shape[:axis] + (length,) + self.shape[axis + 1 :])
         return op, (axis if inputs[0][axis] == output[axis] else None,)
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, target = args[0], build.result_shape
-        shape = build.shape(x)
-        if len(shape) < len(target):
-            x = build.add(Reshape((1,) * (len(target) - len(shape)) + shape), x)
-        return x if build.shape(x) == target else build.add(cls(target), x)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
-from .elementwise import Reciprocal, Sqrt, Square
-from .linear import Shift, Sum
-from .product import Multiply
 
 HUGE = 1e30  # in the place of a remainder that is not known
 FARTHEST = 0.99  # of its length that a vector may move before its direction is taken for any
@@ -127,13 +123,6 @@ class Normalize(Op):
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return (self, (axis,)) if axis < len(output) - 1 else None
-
-    def by_parts(self, build: Any, x: Any) -> Any:
-        """The paper's chain: square, mean, sqrt, reciprocal, product."""
-        axis = len(build.shape(x)) - 1
-        mean = build.add(Sum((axis,), mean=True), build.add(Square(), x))
-        sigma = build.add(Sqrt(), build.add(Shift(build.constant(self.eps)), mean))
-        return build.add(Multiply(), x, build.add(Reciprocal(), sigma))
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, broadcast, letters, outward, register, shared_axis
-from .elementwise import Reciprocal, Square
-from .linear import Linear, Scale, align, shared_axes
+from .linear import align, shared_axes
 
 
 def corners(a: Box, b: Box) -> Box:
@@ -37,7 +35,6 @@ class Multiply(Op):
 
     name = "multiply"
     summary = "lower: ly x + lx y - lx ly; upper: uy x + lx y - lx uy"
-    targets = ("aten.mul.Tensor", "aten.div.Tensor", "aten.pow.Tensor_Scalar", "aten.mul.Scalar", "aten.div.Scalar")
 
     def forward(self, *x: Tensor) -> Tensor:
         a, b = align(*x)
@@ -66,30 +63,6 @@ class Multiply(Op):
         return Planes(names, (sx, sy), lower.expand(full), upper.expand(full))
 
     @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, y = args[:2]
-        if "pow" in build.target:
-            if y == 2:
-                return build.add(Square(), x)
-            if y == 1:
-                return x
-            if y == -1:
-                return build.add(Reciprocal(), x)
-            return build.unsupported(f"a power of {y}")
-        if "div" in build.target:
-            if not build.is_node(y):
-                return build.add(Scale(1 / build.constant(y)), x)
-            y = build.add(Reciprocal(), y)
-            if not build.is_node(x):
-                return build.add(Scale(build.constant(x)), y)
-            return build.add(cls(), x, y)
-        if not build.is_node(y):
-            return build.add(Scale(build.constant(y)), x)
-        if not build.is_node(x):
-            return build.add(Scale(build.constant(x)), y)
-        return build.add(Square(), x) if build.same(x, y) else build.add(cls(), x, y)
-
-    @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(), ((3, 4), (3, 4))
         yield cls(), ((2, 3, 4), (2, 3, 1))
@@ -102,7 +75,6 @@ class MatMul(Op):
 
     name = "matmul"
     summary = "the planes of a product for every term, summed; coefficients on x depend on y's box alone and conversely"
-    targets = ("aten.matmul.default", "aten.bmm.default", "aten.mm.default", "aten.addmm.default")
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0] @ x[1]
@@ -157,31 +129,6 @@ class MatMul(Op):
         sx = Slope(batch + i + k, axes, _mix(ly, uy, a), _mix(uy, ly, b))
         sy = Slope(batch + k + j, axes, _mix(lx, ux, a), _mix(lx, ux, b))
         return Planes(names, (sx, sy), lower, upper)
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if "addmm" in build.target:
-            bias, x, y = args
-            if kwargs.get("beta", 1) != 1 or kwargs.get("alpha", 1) != 1:
-                return build.unsupported("addmm with factors")
-            return build.call("aten.add.Tensor", cls.lower_pair(build, x, y), bias)
-        return cls.lower_pair(build, *args[:2])
-
-    @classmethod
-    def lower_pair(cls, build: Any, x: Any, y: Any) -> Any:
-        """`x @ y` where either may be a constant, and leading axes may broadcast."""
-        if build.is_node(x) and not build.is_node(y):
-            weight = build.constant(y)
-            if weight.dim() == 2:
-                return build.add(Linear(weight.T.contiguous()), x)
-            y = build.node(y)
-        elif not build.is_node(x):
-            x = build.node(x)
-        a, b = build.shape(x), build.shape(y)
-        if len(a) < 2 or len(b) < 2:
-            return build.unsupported("a matrix product with a vector")
-        lead = broadcast(a[:-2], b[:-2])
-        return build.add(cls(), build.expand(x, lead + a[-2:]), build.expand(y, lead + b[-2:]))
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

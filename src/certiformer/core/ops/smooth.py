@@ -12,15 +12,13 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from .base import Box, Op, Planes, Shape, Slope, letters, outward, register, ulp
-from .composite import argument
 from .elementwise import Convex, Elementwise, Monotone, Positive
-from .linear import Scale
 
 SIDE = 4  # points of the hull on either side of the middle
 NEAR = (-0.18, -0.1, -0.04, 0.0, 0.04, 0.1, 0.18)  # and again around the best of them, in units of the side
@@ -139,7 +137,6 @@ class Gelu(Smooth):
 
     name = "gelu"
     summary = "hull slopes; offsets at ends and where f' = slope"
-    targets = ("aten.gelu.default",)
     inflections = (-math.sqrt(2), math.sqrt(2))
     convex_first = False
     flats = (-0.7517915246935644574579,)
@@ -153,11 +150,6 @@ class Gelu(Smooth):
 
     def floor(self, *floors: float) -> float:
         return -0.1699712074799037
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        spelling = args[1] if len(args) > 1 else kwargs.get("approximate", "none")
-        return build.add(GeluTanh() if spelling == "tanh" else cls(), args[0])
 
 
 @register
@@ -194,7 +186,6 @@ class Silu(Smooth):
 
     name = "silu"
     summary = "hull slopes; offsets at ends and where f' = slope"
-    targets = ("aten.silu.default",)
     inflections = (-2.399357280515467667833, 2.399357280515467667833)
     convex_first = False
     flats = (-1.278464542761073795109,)
@@ -216,7 +207,6 @@ class Sigmoid(Smooth):
 
     name = "sigmoid"
     summary = "hull slopes; offsets at ends and where f' = slope"
-    targets = ("aten.sigmoid.default",)
     inflections = (0.0,)
 
     def function(self, x: Tensor) -> Tensor:
@@ -236,7 +226,6 @@ class Erf(Smooth):
 
     name = "erf"
     summary = "hull slopes; offsets at ends and where f' = slope"
-    targets = ("aten.erf.default",)
     inflections = (0.0,)
 
     def function(self, x: Tensor) -> Tensor:
@@ -256,7 +245,6 @@ class Elu(Smooth):
 
     name = "elu"
     summary = "alpha = 1: hull slopes; offsets at ends and where f' = slope"
-    targets = ("aten.elu.default",)
 
     def function(self, x: Tensor) -> Tensor:
         return torch.where(x > 0, x, torch.expm1(x.clamp(max=0)))
@@ -267,13 +255,6 @@ class Elu(Smooth):
     def floor(self, *floors: float) -> float:
         return -1.0
 
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        settings = [float(a) for a in (*args[1:], *kwargs.values())]
-        if any(s != 1.0 for s in settings):
-            return build.unsupported("an ELU with alpha or a scale other than 1")
-        return build.add(cls(), args[0])
-
 
 @register
 @dataclass(frozen=True)
@@ -282,7 +263,6 @@ class Softplus(Smooth):
 
     name = "softplus"
     summary = "hull slopes; offsets at ends and where f' = slope; lower by exp(-20) where x may pass 20"
-    targets = ("aten.softplus.default",)
     threshold: ClassVar[float] = 20.0
     step: ClassVar[float] = 2.1e-9  # above exp(-20)
 
@@ -308,17 +288,6 @@ class Softplus(Smooth):
         passes = boxes[0].upper >= self.threshold
         return planes._replace(lower=torch.where(passes, planes.lower - self.step, planes.lower))
 
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        beta = float(argument(args, kwargs, 1, "beta", 1.0))
-        threshold = float(argument(args, kwargs, 2, "threshold", cls.threshold))
-        if threshold != cls.threshold or beta <= 0:
-            return build.unsupported(f"a softplus with beta {beta:g} and threshold {threshold:g}")
-        if beta == 1:
-            return build.add(cls(), args[0])
-        y = build.add(cls(), build.add(Scale(build.constant(beta)), args[0]))
-        return build.add(Scale(1 / build.constant(beta)), y)
-
 
 @register
 @dataclass(frozen=True)
@@ -327,7 +296,6 @@ class Mish(Smooth):
 
     name = "mish"
     summary = "hull slopes; offsets at ends and where f' = slope"
-    targets = ("aten.mish.default",)
     inflections = (-2.256376396360793120006, 1.490571179485428459294)
     convex_first = False
     flats = (-1.192431214515495212138,)
@@ -351,7 +319,6 @@ class Rsqrt(Positive, Convex):
 
     name = "rsqrt"
     summary = "x > 0: chord above, tangent in the middle below"
-    targets = ("aten.rsqrt.default",)
 
     @classmethod
     def domain(cls) -> tuple[float, float]:
@@ -376,7 +343,6 @@ class Log(Monotone, Convex):
 
     name = "log"
     summary = "x > 0: chord below, tangent in the middle above"
-    targets = ("aten.log.default",)
     concave = True
 
     @classmethod

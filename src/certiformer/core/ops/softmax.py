@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
-from .composite import Rewrite, argument, rewrite
-from .elementwise import Exp, Reciprocal, chord
-from .linear import Add, Sum
-from .movement import Reshape
-from .product import Multiply
+from .elementwise import chord
 
 
 @register
@@ -24,7 +19,6 @@ class Softmax(Op):
 
     name = "softmax"
     summary = "one piece: tangent of 1/(sum of chords) below; chord in log p of the tangent of -logsumexp above"
-    targets = ("aten.softmax.int", "aten._softmax.default")
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0].softmax(dim=-1)
@@ -58,28 +52,6 @@ class Softmax(Op):
         lower, upper = outward(planes.lower, planes.upper, size, ulps=size.shape[-1] + 4)
         inputs, axes = names[:-1] + OWN[0], names + OWN[0]
         return Planes(names, (Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper)),), lower, upper)
-
-    def by_parts(self, build: Any, x: Any) -> Any:
-        """As the paper does it: exp, sum, reciprocal, product; scores shifted by their largest value at rest."""
-        e = build.add(Exp(), build.add(Add(-1.0), x, build.peak(x)))
-        total = build.add(Sum((len(build.shape(x)) - 1,)), e)
-        return build.add(Multiply(), e, build.add(Reciprocal(), total))
-
-    def by_differences(self, build: Any, x: Any) -> Any:
-        """As a function of the differences `s_k - s_j`, which are bounded as such."""
-        shape = build.shape(x)
-        rows = build.add(Reshape((*shape[:-1], 1, shape[-1])), x)  # s_k
-        columns = build.add(Reshape((*shape, 1)), x)  # s_j
-        return build.add(OfDifferences(), build.add(Add(-1.0), rows, columns))
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, rank = args[0], len(build.shape(args[0]))
-        axis = args[1] % rank
-        if axis == rank - 1:
-            return build.add(cls(), x)
-        swapped = build.transpose(x, axis, rank - 1)
-        return build.transpose(build.add(cls(), swapped), axis, rank - 1)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
@@ -183,7 +155,6 @@ class LogSumExp(Op):
 
     name = "logsumexp"
     summary = "tangent plane in the middle below; tangent of log at the sum of chords above"
-    targets = ("aten.logsumexp.default",)
 
     def forward(self, *x: Tensor) -> Tensor:
         return torch.logsumexp(x[0], dim=-1, keepdim=True)
@@ -218,59 +189,9 @@ class LogSumExp(Op):
         return Planes(names, (Slope(axes, axes, below, above),), low, high)
 
     @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, rank = args[0], len(build.shape(args[0]))
-        if len(args[1]) != 1:
-            return build.unsupported(f"a logsumexp over {len(args[1])} axes")
-        axis = args[1][0] % rank
-        y = cls.along(build, x, axis)
-        return y if argument(args, kwargs, 2, "keepdim", False) else build.squeeze(y, (axis,))
-
-    @classmethod
-    def along(cls, build: Any, x: Any, axis: int) -> Any:
-        """Over any axis, which stays with size 1."""
-        last = len(build.shape(x)) - 1
-        if axis == last:
-            return build.add(cls(), x)
-        return build.transpose(build.add(cls(), build.transpose(x, axis, last)), axis, last)
-
-    @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
         yield cls(), ((2, 3),)
         yield cls(), ((2, 2, 5),)
-
-
-@rewrite
-class LogSoftmax(Rewrite):
-    """`x - logsumexp(x)`: in a difference of two classes the second term cancels exactly."""
-
-    targets = ("aten.log_softmax.int", "aten._log_softmax.default")
-
-    @classmethod
-    def lower(cls, build: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, axis = args[0], args[1] % len(build.shape(args[0]))
-        return build.add(Add(-1.0), x, LogSumExp.along(build, x, axis))
-
-
-def fold(graph: Any, node: Any, planes: Planes) -> tuple[Planes, tuple[Any, ...]] | None:
-    """Planes in the differences of scores as planes in the scores, with the node that holds those.
-
-    `sum_k g_jk (s_k - s_j)` has the slope `g_jk` on `s_k` and `-sum_k g_jk` on `s_j`: n numbers a row, not n².
-    """
-    if not isinstance(node.op, OfDifferences):
-        return None
-    differences = graph.nodes[node.inputs[0]]
-    if not (isinstance(differences.op, Add) and differences.op.sign == -1):
-        return None
-    rows, columns = graph.parents(differences)
-    if not (isinstance(rows.op, Reshape) and isinstance(columns.op, Reshape) and rows.inputs == columns.inputs):
-        return None
-    if rows.shape[-2] != 1 or columns.shape[-1] != 1:  # s_j - s_k, not s_k - s_j
-        return None
-    (slope,) = planes.slopes
-    inputs, axes = planes.outputs[:-1] + OWN[0], planes.outputs + OWN[0]
-    moved = Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper))
-    return planes._replace(slopes=(moved,)), (graph.nodes[rows.inputs[0]],)
 
 
 def to_scores(gradient: Tensor) -> Tensor:

@@ -61,7 +61,18 @@ def test_what_is_no_number_is_said(typed):
 
 
 @pytest.mark.parametrize(
-    ("typed", "p"), [(1, 1), ("1", 1), ("l1", 1), ("L2", 2), ("linf", math.inf), ("inf", math.inf), (" l2 ", 2), (3, 3)]
+    ("typed", "p"),
+    [
+        (1, 1),
+        ("1", 1),
+        ("l1", 1),
+        ("L2", 2),
+        ("linf", math.inf),
+        ("ℓ_∞", math.inf),
+        ("inf", math.inf),
+        (" l2 ", 2),
+        (3, 3),
+    ],
 )
 def test_norms_are_read_as_they_are_written(typed, p):
     assert norm_order(typed) == p

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 
 from .errors import InputError
 
+_PREFIX = re.compile(r"^[lLℓ]_?")
+
 
 def norm_order(norm: float | str) -> float:
-    """The p of a norm given as 1, 2, inf, "l1", "L2", "linf" or any other number from 1 on."""
+    """The p of a norm given as 1, 2, inf, "l1", "L2", "linf", "ℓ∞" or any other number from 1 on."""
     try:
-        p = float(norm.strip().lower().removeprefix("l") if isinstance(norm, str) else norm)
+        p = float(_PREFIX.sub("", norm.strip()).replace("∞", "inf") if isinstance(norm, str) else norm)
     except (TypeError, ValueError):
         p = math.nan
     if isinstance(norm, bool) or not p >= 1:

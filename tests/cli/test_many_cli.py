@@ -19,6 +19,7 @@ from certiformer.cli.reading import Item
 from certiformer.models import Config, write_folder
 from certiformer.models.network import build
 from certiformer.models.tokenizer import SPECIAL_TOKENS
+from certiformer.numbers import down, up
 from certiformer.report import Document, from_json
 
 WORDS = ("a", "good", "bad", "film", "plot", "dull")
@@ -125,6 +126,10 @@ def test_a_stopped_run_goes_on_where_it_was(folder, capsys, tmp_path, monkeypatc
     whole = from_json(out.read_text())
     assert whole.complete
     assert [s.text for s in whole.results] == TEXTS
+    finished = len(handled)
+    code, shown, _ = run(capsys, *call, "--resume")  # everything is there: it is shown again
+    assert (code, len(handled)) == (0, finished)
+    assert [line.split("\t")[-1] for line in shown.splitlines()] == [t for t in TEXTS for _ in t.split()]
     code, _, err = run(capsys, *call, "--resume", "--norm", "inf")
     assert code == 2
     assert "was made with norms" in err
@@ -172,3 +177,69 @@ def test_a_small_model_gets_one_thread_unless_told(folder, monkeypatch):
     opening.open_model(str(folder), "cpu")
     assert seen == [1, 2]
     assert torch.get_num_threads() == before
+
+
+def test_quiet_rows_name_their_sentence(folder, capsys):
+    call = ["--model", folder, "--method", "ibp", "--quiet", "--device", "cpu"]
+    for command, more, place in (("radius", ["--no-attack"], 5), ("attack", [], 5), ("importance", [], 4)):
+        code, out, _ = run(
+            capsys, command, "bad film", "dull", *(call if command != "attack" else [*call[:2], *call[4:]]), *more
+        )
+        assert code == 0
+        assert [line.split("\t")[place] for line in out.splitlines()] == ["bad film", "bad film", "dull"]
+    code, out, _ = run(capsys, "certify", "bad film", "dull", *call, "--eps", "0")
+    assert out.splitlines() == ["certified\tbad film", "certified\tdull"]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 120])
+def test_numbers_stay_whole_however_narrow_it_is(folder, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    call = ["a good film", "--model", folder, "--method", "ibp", "--device", "cpu"]
+    quiet = run(capsys, "radius", *call, "--quiet")[1]
+    shown = run(capsys, "radius", *call)[1]
+    for line in quiet.splitlines():
+        _, at, word, certified, attacked, _ = line.split("\t")
+        (row,) = [row.split() for row in shown.splitlines() if row.split()[:2] == [word, at]]
+        assert row[2:4] == [down(float(certified)), up(float(attacked))]
+    assert ("░" in shown) == (columns >= 64)
+    shown = run(capsys, "importance", *call)[1]
+    for line in run(capsys, "importance", *call, "--quiet")[1].splitlines():
+        rank, at, word, normalized, _ = line.split("\t")
+        rows = [row.split() for row in shown.splitlines()]
+        expected = [rank, down(float(normalized))]
+        assert [word, *expected] in [row[:3] for row in rows] or [word, at, *expected] in [row[:4] for row in rows]
+
+
+def test_control_characters_of_files_and_labels_are_shown_not_sent(folder, capsys, tmp_path):
+    import json
+    import shutil
+
+    hostile = shutil.copytree(folder, tmp_path / "hostile")
+    config = json.loads((hostile / "config.json").read_text())
+    config["id2label"] = {"0": "bad\x1b[31m\u202e", "1": "good\x1b[32m\u202e"}
+    (hostile / "config.json").write_text(json.dumps(config))
+    (tmp_path / "lines.txt").write_text("a \x1b[31mgood\x9b film \u202e\n\x1b]0;title\x07\n", encoding="utf-8")
+    call = ["--file", tmp_path / "lines.txt", "--model", hostile, "--device", "cpu"]
+    for command, more in (
+        ("radius", ["--method", "ibp"]),
+        ("attack", []),
+        ("importance", []),
+        ("certify", ["-e", "0.1"]),
+    ):
+        for way in ([], ["--quiet"], ["--json"]):
+            _, out, err = run(capsys, command, *call, *more, *way)
+            assert len(out) > 0
+            assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set(out + err), (command, way)
+
+
+def test_tables_are_read_as_tables(folder, capsys, tmp_path):
+    table = tmp_path / "x.csv"
+    table.write_text('label,text\n1,"a good, bad film"\n0,dull\n')
+    call = ["--file", table, "--model", folder, "--method", "ibp", "--no-attack", "--json"]
+    code, out, _ = run(capsys, "radius", *call)
+    assert code == 0
+    assert [s.text for s in from_json(out).results] == ["a good, bad film", "dull"]
+    code, _, err = run(capsys, "radius", *call, "--text-column", "headline")
+    assert (code, "no such column" in err) == (2, True)
+    code, _, err = run(capsys, "radius", "a film", *call[2:], "--text-column", "text")
+    assert (code, "which was not given" in err) == (2, True)

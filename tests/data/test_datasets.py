@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from certiformer.data import load_data, read_table, read_trees
+from certiformer.data import Tables, load_data, read_table, read_trees
 from certiformer.data.readers import phrases, sentences
 from certiformer.errors import InputError
 from certiformer.models.tokenizer import split_words
@@ -144,13 +144,58 @@ def test_yelp_polarity_counts_from_one_and_a_dev_part_is_held_out(tmp_path):
         ("a.tsv.gz", "sentence\tid\tlabel\nIt's bad\t7\t0\ngood\t8\t1\n"),
         ("a.csv", "text,label\nIt's bad,0\ngood,1\n"),
         ("a.csv.gz", '0,"It\'s bad"\r\n1,"good"\r\n'),
-        ("a.csv", '1,"It\'s bad"\n2,"good"\n'),
+        ("a.jsonl", '{"text": "It\'s bad", "label": 0}\n{"text": "good", "label": "positive"}\n'),
+        ("a.json", '[{"text": "It\'s bad", "label": 0}, {"text": "good", "label": 1}]'),
+        ("a.jsonl.gz", '{"sentence": "It\'s bad", "label": "0"}\n{"sentence": "good", "label": "1"}\n'),
         ("a.txt", "0\tIt's bad\n1\tgood\n"),
     ],
 )
 def test_tables_of_many_shapes(tmp_path, name, text):
     data = load_data(put(tmp_path / name, text))
     assert [(e.label, e.words) for e in data.test] == [(0, ("it", "'s", "bad")), (1, ("good",))]
+
+
+def test_labels_are_what_the_file_says(tmp_path):
+    ones = put(tmp_path / "ones.csv", "label,text\n1,good\n1,fine\n")
+    assert [e.label for e in load_data(ones).test] == [1, 1]
+    from_one = put(tmp_path / "from_one.csv", '1,"It\'s bad"\n2,"good"\n')
+    with pytest.raises(InputError, match=r"labels are 1, 2, without 0: say --labels-from 1"):
+        load_data(from_one)
+    assert [e.label for e in load_data(from_one, tables=Tables(labels_from=1)).test] == [0, 1]
+    assert [e.label for e in load_data(from_one, tables=Tables(labels_from=0)).test] == [1, 2]
+    with pytest.raises(InputError, match=r"line 2: the label is 0, but --labels-from 1"):
+        load_data(put(tmp_path / "zero.csv", "label,text\n0,bad\n1,good\n"), tables=Tables(labels_from=1))
+
+
+def test_labels_by_the_names_of_a_model(tmp_path):
+    named = put(tmp_path / "named.csv", "label,text\nPositive,good\nneg,bad\n2,so\n0,fine\n")
+    data = load_data(named, tables=Tables(names=("positive", "negative", "neutral")))
+    assert [e.label for e in data.test] == [0, 1, 2, 0]
+    assert data.labels == ("positive", "negative", "neutral")
+    only = put(tmp_path / "only.csv", "label,text\nneutral,so\nnegative,bad\n")  # 2 and 1, but not as numbers
+    assert [e.label for e in load_data(only, tables=Tables(names=data.labels)).test] == [2, 1]
+    with pytest.raises(
+        InputError, match=r"line 3: expected a label from 0 to 1, or one of \['yes', 'no'\], found 'maybe'"
+    ):
+        load_data(put(tmp_path / "m.csv", "label,text\nyes,a\nmaybe,b\n"), tables=Tables(names=("yes", "no")))
+    with pytest.raises(InputError, match="label 2 is not one of the 2 labels"):
+        load_data(put(tmp_path / "t.csv", "label,text\n0,a\n2,b\n"), tables=Tables(names=("yes", "no")))
+
+
+def test_columns_by_name_and_by_number(tmp_path):
+    table = put(tmp_path / "a.csv", 'id,headline,stars\n7,"Good, ""really""\nso",1\n8,bad,0\n')
+    data = load_data(table, tables=Tables(text_column="Headline", label_column="stars"))
+    assert [(e.label, e.text) for e in data.test] == [(1, 'Good, "really"\nso'), (0, "bad")]
+    bare = put(tmp_path / "b.csv", "7,good,1\n8,bad,0\n")
+    data = load_data(bare, tables=Tables(text_column="2", label_column="3"))
+    assert [(e.label, e.text) for e in data.test] == [(1, "good"), (0, "bad")]
+    for columns, message in (
+        (("nothing", None), "--text-column nothing: there is no such column; the columns are 'id | headline"),
+        (("9", None), "--text-column 9: expected a column from 1 to 3"),
+        (("headline", None), "expected a header with 'label'"),
+    ):
+        with pytest.raises(InputError, match=message.replace("|", r"\|")):
+            load_data(table, tables=Tables(*columns))
 
 
 def test_a_folder_of_tables_with_three_labels(tmp_path):

@@ -403,6 +403,11 @@ def test_saved_folders_open_from_python_and_from_the_command_line(tmp_path: Path
     result = CliRunner().invoke(app, ["radius", text, "--model", str(folder), "--json", "--no-attack"])
     assert result.exit_code == 0, result.output
     assert "dull" in result.output
+    table = tmp_path / "t.csv"
+    told = [model.labels[prepare(model, text).label], *model.labels]
+    table.write_text(f"label,text\n{told[0]},{text}\n{told[1]},A GREAT film\n{told[2]},A GREAT film\n")
+    result = CliRunner().invoke(app, ["eval", str(folder), "--data", str(table)])
+    assert "66.67% (2 of 3)" in result.output, result.output
 
 
 def test_a_regression_is_bounded_by_its_value() -> None:

@@ -26,6 +26,7 @@ def attack(
     restarts: Annotated[int, typer.Option(help="Starts of each set of positions.")] = 3,
     seed: options.Seed = 0,
     file: options.File = None,
+    text_column: options.TextColumn = None,
     json: options.Json = False,
     out: options.Out = None,
     device: options.Device = "auto",
@@ -43,7 +44,7 @@ def attack(
 
     check_out(out)
     norms = [norm_order(p) for p in norm or ["2"]]
-    items = read_items(texts, file)
+    items = read_items(texts, file, text_column)
 
     from ..questions.inputs import prepare
     from ..report import measure

@@ -41,6 +41,7 @@ def certify(
     ] = None,
     attack: options.WithAttack = True,
     file: options.File = None,
+    text_column: options.TextColumn = None,
     json: options.Json = False,
     out: options.Out = None,
     device: options.Device = "auto",
@@ -64,7 +65,7 @@ def certify(
     if eps is not None and not 0 <= eps < float("inf"):
         raise InputError(f"--eps {at_most(eps)}: expected a number from 0 on")
     replacing = None if substitutions is None else _read_substitutions(substitutions)
-    items = read_items(texts, file)
+    items = read_items(texts, file, text_column)
 
     from ..questions.inputs import position_sets, prepare
     from ..questions.verdict import certify as ask

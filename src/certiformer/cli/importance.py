@@ -25,6 +25,7 @@ def importance(
         bool, typer.Option("--upper/--no-upper", help="Rank by the closest word that changes the verdict, too.")
     ] = True,
     file: options.File = None,
+    text_column: options.TextColumn = None,
     json: options.Json = False,
     out: options.Out = None,
     device: options.Device = "auto",
@@ -44,7 +45,7 @@ def importance(
 
     check_out(out)
     p = norm_order(norm)
-    items = read_items(texts, file)
+    items = read_items(texts, file, text_column)
 
     from dataclasses import replace
 

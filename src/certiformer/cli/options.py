@@ -54,7 +54,7 @@ def _bundled() -> list[str]:
     return list(BUNDLED)
 
 
-Data = Annotated[str, typer.Option(help="sst, yelp, or a file or folder of label/sentence tables.")]
+Data = Annotated[str, typer.Option(help="sst, yelp, or a file or folder of .csv, .tsv or .jsonl tables.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder that holds the data; default: CERTIFORMER_DATA, else a download.")
 ]
@@ -89,7 +89,15 @@ Positions = Annotated[
 Tolerance = Annotated[float, typer.Option("--tolerance", help="Relative width to which a radius is searched.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON (docs/json.md) instead of text.")]
 File = Annotated[
-    str | None, typer.Option("--file", "-f", help="Read sentences: a line each, a .tsv table, or - for stdin.")
+    str | None,
+    typer.Option("--file", "-f", help="Read sentences: .csv, .tsv, .jsonl, or text, a line each; - is stdin."),
+]
+TextColumn = Annotated[str | None, typer.Option("--text-column", help="Column of the text: its name, or its number.")]
+LabelColumn = Annotated[
+    str | None, typer.Option("--label-column", help="Column of the label: its name, or its number.")
+]
+LabelsFrom = Annotated[
+    int | None, typer.Option("--labels-from", help="Number of the first label: 0 or 1.", min=0, max=1)
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the results to this .json or .html file too.")]
 Dtype = Annotated[Precision, typer.Option("--dtype", help="Number format of the bounds.")]

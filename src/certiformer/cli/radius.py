@@ -29,6 +29,7 @@ def radius(
     attack: options.WithAttack = True,
     seed: options.Seed = 0,
     file: options.File = None,
+    text_column: options.TextColumn = None,
     json: options.Json = False,
     out: options.Out = None,
     device: options.Device = "auto",
@@ -49,7 +50,7 @@ def radius(
 
     check_out(out)
     norms = [norm_order(p) for p in norm or ["2"]]
-    items = read_items(texts, file)
+    items = read_items(texts, file, text_column)
 
     from ..questions.inputs import position_sets, prepare
     from ..report import measure_many

@@ -33,6 +33,7 @@ def report(
     attack: options.WithAttack = True,
     seed: options.Seed = 0,
     file: options.File = None,
+    text_column: options.TextColumn = None,
     device: options.Device = "auto",
     dtype: options.Dtype = options.Precision.float64,
     threads: options.Threads = None,
@@ -66,7 +67,7 @@ def report(
             typer.echo(f"written: {out}", err=True)
         return
     norms = [norm_order(p) for p in norm or ["1", "2", "inf"]]
-    items = read_items(texts, file)
+    items = read_items(texts, file, text_column)
 
     from ..questions.inputs import position_sets, prepare
     from ..report import measure_many

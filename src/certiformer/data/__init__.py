@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .dataset import DATA_VARIABLE, DATASETS, Dataset, load_data
+from .dataset import DATA_VARIABLE, DATASETS, Dataset, Tables, load_data
 from .readers import Example, Tree, read_table, read_trees
 
-__all__ = ["DATASETS", "DATA_VARIABLE", "Dataset", "Example", "Tree", "load_data", "read_table", "read_trees"]
+__all__ = ["DATASETS", "DATA_VARIABLE", "Dataset", "Example", "Tables", "Tree", "load_data", "read_table", "read_trees"]

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from ..errors import InputError
 from . import download
-from .readers import Example, phrases, read_lines, read_table, read_trees, sentences
+from .labels import Labels
+from .readers import Example, phrases, read_table, read_trees, sentences
+from .tables import Columns, read_lines
 
 DATASETS = ("sst", "yelp")
 DATA_VARIABLE = "CERTIFORMER_DATA"
 SPLITS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
-_TABLES = (".tsv", ".csv", ".tsv.gz", ".csv.gz")
+_TABLES = (".tsv", ".csv", ".jsonl", ".tsv.gz", ".csv.gz", ".jsonl.gz")
 _TREES = (".txt", ".txt.gz")
 
 
@@ -30,7 +32,22 @@ class Dataset:
     source: str = ""
 
 
-def load_data(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
+@dataclass(frozen=True)
+class Tables:
+    """How tables that are given by path are to be read. `names` are the labels, such as a model's, in their order."""
+
+    text_column: str | None = None
+    label_column: str | None = None
+    labels_from: int | None = None
+    names: tuple[str, ...] = ()
+
+
+def load_data(
+    name_or_path: str | os.PathLike[str],
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    tables: Tables | None = None,
+) -> Dataset:
     """`sst` or `yelp` by name, or a table of labels and sentences (or a folder of train, dev and test) by path.
 
     The named ones are looked for below `data_dir`, else below the folder in CERTIFORMER_DATA, else fetched through
@@ -38,7 +55,7 @@ def load_data(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLi
     """
     name = os.fspath(name_or_path)
     if name not in DATASETS:
-        return _from_path(Path(name))
+        return _from_path(Path(name), tables or Tables())
     given = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
     if given is None:
         return _fetched(name)
@@ -85,6 +102,8 @@ def _yelp(root: Path) -> Dataset:
         if files["train"] is not None:
             # only the files named "sentences." are certain to be split into words already
             parts = {k: read_table(path, tokenized=bool(stem)) if path else () for k, path in files.items()}
+            if any(e.label == 2 for part in parts.values() for e in part):  # the public files say 1 and 2
+                parts = {k: tuple(replace(e, label=e.label - 1) for e in part) for k, part in parts.items()}
             return _finish("yelp", parts, source=str(root))
     raise InputError(
         f"data 'yelp': looked below {root} for yelp/train.csv or yelp/sentences.train.tsv (also .gz) and found none. "
@@ -92,42 +111,55 @@ def _yelp(root: Path) -> Dataset:
     )
 
 
-def _from_path(path: Path) -> Dataset:
+def _from_path(path: Path, tables: Tables) -> Dataset:
+    columns, labels = Columns(tables.text_column, tables.label_column), Labels(tables.names, tables.labels_from)
     if os.path.isfile(path):
-        part = _read_any(path)
-        return _finish(path.name, {"train": (), "dev": (), "test": part}, source=str(path), hold_out=False)
+        part = _read_any(path, columns, labels)
+        labels.check(f"data {str(path)!r}")
+        return _finish(
+            path.name, {"train": (), "dev": (), "test": part}, source=str(path), names=tables.names, hold_out=False
+        )
     if os.path.isdir(path):
         files = {
             split: _first([path], [f"{s}{end}" for s in names for end in _TABLES + _TREES])
             for split, names in SPLITS.items()
         }
         if not any(files.values()):
-            raise InputError(f"data {str(path)!r}: looked there for train, dev and test .tsv or .csv and found none")
-        parts = {split: _read_any(file) if file else () for split, file in files.items()}
-        return _finish(path.resolve().name, parts, source=str(path))
+            raise InputError(
+                f"data {str(path)!r}: looked there for train, dev and test .tsv, .csv or .jsonl and found none"
+            )
+        parts = {split: _read_any(file, columns, labels) if file else () for split, file in files.items()}
+        labels.check(f"data {str(path)!r}")
+        return _finish(path.resolve().name, parts, source=str(path), names=tables.names)
     raise InputError(
         f"no data {str(path)!r}: neither a file, nor a folder, nor one of the known sets {', '.join(DATASETS)}"
     )
 
 
-def _read_any(path: Path) -> tuple[Example, ...]:
+def _read_any(path: Path, columns: Columns, labels: Labels) -> tuple[Example, ...]:
     if path.name.endswith(_TREES):
         for _, line in read_lines(path):
+            if line.strip() and line.lstrip().startswith("("):
+                return sentences(read_trees(path))
             if line.strip():
-                return sentences(read_trees(path)) if line.lstrip().startswith("(") else read_table(path)
-    return read_table(path)
+                break
+    return read_table(path, labels=labels, columns=columns)
 
 
-def _finish(name: str, parts: dict[str, tuple[Example, ...]], *, source: str, hold_out: bool = True) -> Dataset:
-    """Labels from 0, and a dev part: where none was given, every tenth training example at most 5,000."""
+def _finish(
+    name: str,
+    parts: dict[str, tuple[Example, ...]],
+    *,
+    source: str,
+    names: tuple[str, ...] = (),
+    hold_out: bool = True,
+) -> Dataset:
+    """Names for the labels, and a dev part: where none was given, every tenth training example at most 5,000."""
     parts = dict(parts)
-    smallest = min((example.label for part in parts.values() for example in part), default=0)
-    if smallest == 1:  # Yelp polarity counts from 1
-        parts = {k: tuple(replace(e, label=e.label - 1) for e in part) for k, part in parts.items()}
     if hold_out and parts["train"] and not parts["dev"]:
         parts["train"], parts["dev"] = _held_out(parts["train"])
     count = 1 + max((example.label for part in parts.values() for example in part), default=1)
-    labels = ("negative", "positive") if count <= 2 else tuple(str(i) for i in range(count))
+    labels = names or (("negative", "positive") if count <= 2 else tuple(str(i) for i in range(count)))
     return Dataset(name, parts["train"], parts["dev"], parts["test"], labels=labels, source=source)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InputError
-from ..models.tokenizer import split_words
 from .readers import Example
 
 # part -> (repository, split, text column); SST-2's own test part has no labels, so it is taken from a labelled copy
@@ -48,11 +47,13 @@ def fetch(name: str) -> dict[str, tuple[Example, ...]]:
 
 
 def _examples(rows: Iterable[Mapping[str, Any]], column: str, *, where: str) -> Iterable[Example]:
+    from ..models.tokenizer import split_words
+
     for number, row in enumerate(rows, 1):
         words = tuple(word.text for word in split_words(row[column]))
         if not words or int(row["label"]) < 0:
             raise InputError(f"{where}, row {number}: expected a label and a sentence, found {row!r:.60}")
-        yield Example(int(row["label"]), words)
+        yield Example(int(row["label"]), words, text=row[column])
 
 
 def _cache() -> str:

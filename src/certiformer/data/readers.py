@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..models.tokenizer import split_words
+from .labels import Labels
+from .tables import Columns, form_of, read_lines, read_rows
 
-_LABEL_NAMES = {"negative": 0, "neg": 0, "positive": 1, "pos": 1}
-_LABEL_COLUMNS = ("label", "labels", "class", "polarity", "sentiment")
-_TEXT_COLUMNS = ("sentence", "text", "review", "phrase")
 _TREE = re.compile(r"\(([0-4])\s+|([^()]+)|(\))")
 _WRITTEN = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 
@@ -27,6 +22,12 @@ class Example:
     label: int
     words: tuple[str, ...]
     word_labels: tuple[int, ...] | None = None
+    text: str | None = None  # as it was written
+
+    @property
+    def written(self) -> str:
+        """The text, or its words with spaces between them."""
+        return " ".join(self.words) if self.text is None else self.text
 
 
 @dataclass(frozen=True)
@@ -40,22 +41,6 @@ class Tree:
     @property
     def label(self) -> int:
         return self.nodes[-1][0] if self.nodes else self.word_labels[0]
-
-
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, plain or gzip, numbered from 1 and without their ends."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    number = 0
-    try:
-        with opened(path, "rt", encoding="utf-8", newline="\n") as file:
-            for number, line in enumerate(file, 1):
-                yield number, line.rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}, after line {number}: expected UTF-8 text, found other bytes") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise InputError(f"{path}, after line {number}: expected a whole gzip file, found a broken one") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def read_trees(path: Path) -> list[Tree]:
@@ -120,73 +105,23 @@ def phrases(trees: Sequence[Tree]) -> tuple[Example, ...]:
     return tuple(Example(label, words) for words, label in seen.items())
 
 
-def read_table(path: Path, *, tokenized: bool = False) -> tuple[Example, ...]:
-    """Label and sentence a line, tabs or commas, with or without a header, the columns in either order.
+def read_table(
+    path: Path, *, tokenized: bool = False, labels: Labels | None = None, columns: Columns | None = None
+) -> tuple[Example, ...]:
+    """Labels and sentences of a .tsv, .csv or .jsonl file.
 
     `tokenized` texts are cut at spaces only; others are split the way the treebank is.
     """
-    comma = Path(path.name.removesuffix(".gz")).suffix == ".csv"
-    rows = _csv_rows(path) if comma else ((number, line.split("\t")) for number, line in read_lines(path) if line)
+    from ..models.tokenizer import split_words
+
     examples: list[Example] = []
-    columns: tuple[int, int] | None = None  # of the label and of the text
-    for number, row in rows:
-        where = f"{path}, line {number}"
-        if columns is None:
-            columns, header = _columns(row, where, separator="comma" if comma else "tab")
-            if header:
-                continue
-        if max(columns) >= len(row):
-            raise InputError(f"{where}: expected a label and a sentence, found {len(row)} fields: {_short(row)}")
-        text = row[columns[1]]
-        label = _label(row[columns[0]])
-        if label is None:
-            raise InputError(f"{where}: expected a label such as 0 or 1, found {row[columns[0]][:30]!r}")
-        words = [word for word in text.lower().split(" ") if word] if tokenized else [w.text for w in split_words(text)]
-        if not words:
-            raise InputError(f"{where}: expected a sentence, found an empty one")
-        examples.append(Example(label, tuple(words)))
+    labels = labels or Labels(labels_from=0)
+    form = form_of(path)
+    for row in read_rows(path, form="tsv" if form == "text" else form, columns=columns, labelled=True):
+        label = labels.index(row.label, f"{path}, line {row.line}")
+        split = (w.text for w in split_words(row.text))
+        words = tuple(word for word in row.text.lower().split(" ") if word) if tokenized else tuple(split)
+        examples.append(Example(label, words, text=row.text))
     if not examples:
         raise InputError(f"{path}, line 1: expected a label and a sentence a line, found no examples")
     return tuple(examples)
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-    while True:
-        start = reader.line_num + 1
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise InputError(f"{path}, line {start}: expected comma-separated values: {error}") from None
-        if row:
-            yield start, row
-
-
-def _columns(row: Sequence[str], where: str, *, separator: str) -> tuple[tuple[int, int], bool]:
-    """Where label and text stand, and whether this row is a header."""
-    names = [field.strip().lower() for field in row]
-    label = next((i for i, name in enumerate(names) if name in _LABEL_COLUMNS), None)
-    text = next((i for i, name in enumerate(names) if name in _TEXT_COLUMNS), None)
-    if label is not None and text is not None:
-        return (label, text), True
-    if len(row) >= 2 and _label(row[0]) is not None:
-        return (0, len(row) - 1), False
-    if len(row) == 2 and _label(row[1]) is not None:
-        return (1, 0), False
-    raise InputError(
-        f"{where}: expected a header with 'label' and 'sentence', or a label and a sentence with a {separator} between "
-        f"them, found {_short(row)}"
-    )
-
-
-def _label(field: str) -> int | None:
-    field = field.strip()
-    if field.isascii() and field.isdigit() and len(field) < 5:
-        return int(field)
-    return _LABEL_NAMES.get(field.lower())
-
-
-def _short(row: Sequence[str]) -> str:
-    return repr(" | ".join(row))[:60]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import certiformer as cf
 from certiformer.core.ops.product import MatMul
-from certiformer.core.relaxation import anchors
+from certiformer.core.relaxation import anchors, choose
 from certiformer.models import Model
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
@@ -61,6 +61,30 @@ def test_anchors_of_backward_forward_are_the_attention() -> None:
     assert all(p.index in chosen for n in products for p in graph.parents(n))
     assert not any(n.op.name == "relu" for n in graph.nodes if n.index in chosen)
     assert anchors(graph, "backward") == frozenset()
+
+
+@pytest.mark.parametrize("budget", ["fast", "balanced", "tight"])
+def test_what_is_asked_for_by_name_is_done_in_full_whatever_it_costs(budget: Any) -> None:
+    """Only "auto" leaves out what takes too long, and says what it chose."""
+    prepared = prepare(random_model(layers=2), IDS)
+    graph = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight").compiled.graph
+    cheap, dear = (
+        {
+            method: choose(graph, method=method, relaxation="tight", budget=budget, instances=count, cuda=False)
+            for method in ("auto", "backward")
+        }
+        for count in (1, 10**9)
+    )
+    assert dear["backward"] == cheap["backward"] == cheap["auto"]
+    assert dear["backward"].style.sweep_differences
+    assert dear["backward"].style.both == (budget == "tight")
+    assert dear["auto"].method == "backward-forward"
+    named, auto = (
+        problem_of([(prepared, (1,))], p=2.0, method=method, relaxation="tight", budget=budget)
+        for method in ("backward", "auto")
+    )
+    assert "differences of scores bounded one by one" in named.described
+    assert named.described == auto.described
 
 
 def test_two_positions_have_a_norm_each() -> None:

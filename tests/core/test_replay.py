@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from certiformer.core.ops.base import Box
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
 from certiformer.core.speed import replay
-from certiformer.core.speed.replay import KEPT, Evaluation, Recording, Replays
+from certiformer.core.speed.replay import KEPT, Evaluation, Recording, Replays, Store
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
@@ -81,7 +80,6 @@ class Counted:
         monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         monkeypatch.setattr(Recording, "of", self.record)
-        monkeypatch.setattr(replay, "_RECENT", deque())
 
     def record(self, evaluate: Any, ball: Ball, rows: torch.Tensor, pool: Any) -> Any:
         if self.breaks:
@@ -99,26 +97,27 @@ class Counted:
 
 
 def test_an_evaluation_is_recorded_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, replays = Counted(monkeypatch), Replays()
+    counted, replays = Counted(monkeypatch), Replays(Store())
     assert [counted.ask(replays, "a") for _ in range(4)] == ["plain", "replayed", "replayed", "replayed"]
     assert counted.recordings == 1
     assert counted.ask(replays, "b") == "plain"
 
 
 def test_what_keeps_the_gpu_busy_by_itself_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, replays = Counted(monkeypatch), Replays()
+    counted, replays = Counted(monkeypatch), Replays(Store())
     assert [counted.ask(replays, "a", took=101) for _ in range(3)] == ["plain"] * 3
     assert (counted.recordings, replays.refused) == (0, {"a"})
 
 
 def test_what_cannot_be_recorded_runs_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, replays = Counted(monkeypatch, breaks=True), Replays()
+    counted, replays = Counted(monkeypatch, breaks=True), Replays(Store())
     assert [counted.ask(replays, "a") for _ in range(3)] == ["plain"] * 3
     assert (counted.ran, replays.refused) == (3, {"a"})
 
 
-def test_the_oldest_recordings_are_let_go_whoever_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, first, second = Counted(monkeypatch), Replays(), Replays()
+def test_the_oldest_recordings_of_an_owner_are_let_go_whatever_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, store = Counted(monkeypatch), Store()
+    first, second = Replays(store), Replays(store)
     for replays, keys in ((first, "ab"), (second, range(KEPT - 1))):
         for key in keys:
             assert [counted.ask(replays, key) for _ in range(2)] == ["plain", "replayed"]
@@ -132,7 +131,7 @@ def test_the_oldest_recordings_are_let_go_whoever_made_them(monkeypatch: pytest.
 
 
 def test_small_batches_get_their_own_recording_when_they_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, replays = Counted(monkeypatch), Replays()
+    counted, replays = Counted(monkeypatch), Replays(Store())
     assert replays.fitting(["1", "2", "4"]) == 2  # nothing is recorded: the largest, which serves all
     assert [counted.ask(replays, "4") for _ in range(2)] == ["plain", "replayed"]
     assert [replays.fitting(["1", "2", "4"]) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN

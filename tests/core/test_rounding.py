@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import certiformer as cf
+from certiformer.core import rounding
 from certiformer.core.graph import Graph
 from certiformer.core.problem import Problem
 from certiformer.core.speed.memory import Footprints
@@ -86,27 +88,71 @@ def test_without_what_is_taken_off_single_precision_would_be_wrong(method: str) 
         assert (bare.lower.double() > exact.lower).any() or (bare.upper.double() < exact.upper).any()
 
 
-@pytest.mark.parametrize("method", ["ibp", "backward"])
-def test_products_are_exact_to_the_precision_whatever_was_set_before(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TF32 or bfloat16 products, which a program may have asked torch for, have no place in a proof."""
-    problem = asked(KINDS[0], 2.0, method, "paper", torch.float32)
-    values, seen = Graph.values, []
+def less(setting: str) -> None:
+    """Ask torch for products of less precision, in either of its ways."""
+    if setting == "new":
+        torch.backends.mkldnn.matmul.fp32_precision = "tf32"
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+    else:
+        torch.set_float32_matmul_precision(setting)
 
-    def spied(graph: Graph, *args: Any) -> list[torch.Tensor]:
-        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    yield
+    torch.backends.mkldnn.matmul.fp32_precision = "ieee"
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("setting", ["medium", "high", "new"])
+@pytest.mark.parametrize("method", ["ibp", "backward"])
+def test_no_proof_in_single_precision_rests_on_products_of_less(method: str, setting: str) -> None:
+    """TF32 or bfloat16 products, which a program may have asked torch for: refused before and during a proof."""
+    single, double = (asked(KINDS[0], 2.0, method, "paper", dtype) for dtype in (torch.float32, torch.float64))
+    eps = torch.full((len(single),), 0.01)
+    before = double.margins(eps.double())
+    single.margins(eps)
+    less(setting)
+    with pytest.raises(cf.InputError, match=r"fp32_precision='(tf32|bf16)'"):
+        single.margins(eps)
+    with pytest.raises(cf.InputError, match=r"dtype=torch\.float32"):
+        asked(KINDS[0], 2.0, method, "paper", torch.float32)
+    assert torch.backends.mkldnn.matmul.fp32_precision in ("tf32", "bf16")  # nothing of the program's is changed
+    after = double.margins(eps.double())
+    assert torch.equal(before.lower, after.lower)
+    draft = asked(KINDS[0], 2.0, method, "paper").sketch()
+    assert (draft is None) == (method == "ibp")
+    if draft is not None:
+        draft.margins(eps)  # proves nothing
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_setting_that_changes_during_a_proof_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    single, values = asked(KINDS[0], 2.0, "backward", "paper", torch.float32), Graph.values
+
+    def changed(graph: Graph, *args: Any) -> list[torch.Tensor]:
+        less("medium")
         return values(graph, *args)
 
-    monkeypatch.setattr(Graph, "values", spied)
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("medium")
-        problem.margins(torch.full((len(problem),), 0.01))
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert set(seen) == {("highest", False)}
+    monkeypatch.setattr(Graph, "values", changed)
+    with pytest.raises(cf.InputError, match="bf16"):
+        single.margins(torch.full((len(single),), 0.01))
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "backward"])
+def test_more_terms_than_a_precision_can_add_up_are_the_reason_of_unknown(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single, double = (asked(KINDS[0], 2.0, method, "tight", dtype) for dtype in (torch.float32, torch.float64))
+    eps = torch.full((len(single),), 1e-4)
+    monkeypatch.setattr(rounding, "ulp", lambda x: 1e-2 if x.dtype == torch.float32 else 1e-16)  # as of a large node
+    found = single.margins(eps)
+    assert all(reason is not None and "too many entries for torch.float32" in reason for reason in found.reasons)
+    assert (found.lower == -math.inf).all()
+    assert (found.upper == math.inf).all()
+    assert double.margins(eps.double()).reasons == (None,) * len(double)
 
 
 class Chain(torch.nn.Module):

@@ -15,7 +15,7 @@ from .local import Local, local_nodes
 from .names import Method, Relaxation
 from .relaxation import anchors
 from .speed.memory import Footprints
-from .speed.replay import Replays
+from .speed.replay import Replays, Store
 
 _EXPORT = threading.Lock()  # torch.export is for one thread at a time
 
@@ -32,17 +32,17 @@ class Compiled:
     replays: Replays
 
     @staticmethod
-    def of(graph: Graph, anchors: frozenset[int], local: Mapping[int, Local], *, cuda: bool) -> Compiled:
-        """Before the first evaluation."""
+    def of(graph: Graph, anchors: frozenset[int], local: Mapping[int, Local], *, cuda: bool, store: Store) -> Compiled:
+        """Before the first evaluation; recordings of evaluations go to the store."""
         return Compiled(
-            graph=graph, anchors=anchors, local=local, cuda=cuda, footprints=Footprints(), replays=Replays()
+            graph=graph, anchors=anchors, local=local, cuda=cuda, footprints=Footprints(), replays=Replays(store)
         )
 
     @cached_property
     def single(self) -> Compiled:
         """The same in single precision."""
         local = {i: replace(known, block=known.block.float()) for i, known in self.local.items()}
-        return Compiled.of(self.graph.to(torch.float32), self.anchors, local, cuda=self.cuda)
+        return Compiled.of(self.graph.to(torch.float32), self.anchors, local, cuda=self.cuda, store=self.replays.store)
 
 
 class Captured:
@@ -51,6 +51,7 @@ class Captured:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self._lock = threading.RLock()
+        self._store = Store()
         self._whole: dict[tuple[int, ...], Graph] = {}
         self._graphs: dict[tuple[tuple[int, ...], Relaxation], Graph] = {}
         self._compiled: dict[tuple[tuple[int, ...], Relaxation, Method], Compiled] = {}
@@ -79,8 +80,10 @@ class Captured:
         with self._lock:
             if key not in self._compiled:
                 if method == "ibp":
-                    self._compiled[key] = Compiled.of(graph, frozenset(), {}, cuda=False)
+                    self._compiled[key] = Compiled.of(graph, frozenset(), {}, cuda=False, store=self._store)
                 else:
                     local = local_nodes(graph, example)
-                    self._compiled[key] = Compiled.of(graph, anchors(graph, method), local, cuda=example.is_cuda)
+                    self._compiled[key] = Compiled.of(
+                        graph, anchors(graph, method), local, cuda=example.is_cuda, store=self._store
+                    )
             return self._compiled[key]

@@ -23,7 +23,7 @@ from .ops.base import Box, MeasuredBox, Planes
 from .ops.movement import Movement
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
-from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny
+from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny, too_long, too_many
 from .sets import Perturbation
 from .speed.memory import Footprints, Windows
 from .sweep import sweep
@@ -314,7 +314,11 @@ class Engine:
         """
         if not self.rounding or size is None:
             return None
-        return 2 * size * gamma(size, math.prod(node.shape) + inner + len(self.graph.nodes) + SLACK)
+        count = math.prod(node.shape) + inner + len(self.graph.nodes) + SLACK
+        if too_many(size, count):
+            self._note(torch.zeros_like(self.largest, dtype=torch.bool), too_long(node, size))
+            return None
+        return 2 * size * gamma(size, count)
 
     def _form(self, node: Node, function: Tensor, offset: Tensor) -> Form:
         """The two sides of a sweep's result as centre and gap."""

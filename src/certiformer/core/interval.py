@@ -12,7 +12,7 @@ from .coefficients import Coefficients, SplitSlope
 from .graph.graph import Graph, Input, Node
 from .ops.base import Box
 from .ops.movement import Movement
-from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, tiny
+from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, tiny, too_long, too_many
 from .sets import Perturbation
 from .speed.replay import Evaluation
 from .sweep import Visitor, sweep
@@ -22,6 +22,9 @@ def interval_margins(graph: Graph, ball: Perturbation, nominal: list[Tensor], ro
     """Bounds of `rows @ output` by intervals alone."""
     good, whys = [torch.ones_like(ball.centre.flatten(1)[:, 0], dtype=torch.bool)], [""]
     boxes: list[Box] = []
+    longest = max(graph.nodes, key=lambda n: math.prod(n.shape))
+    good.append(torch.full_like(good[0], not too_many(ball.centre, _terms(graph, longest, longest))))
+    whys.append(too_long(longest, ball.centre))
     for node in graph.nodes:
         inputs = tuple(boxes[i] for i in node.inputs)
         if isinstance(node.op, Input):
@@ -41,6 +44,11 @@ def interval_margins(graph: Graph, ball: Perturbation, nominal: list[Tensor], ro
             box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
         boxes.append(box)
     return Evaluation(_last(graph, boxes, rows), torch.stack([g.expand_as(good[0]) for g in good]), whys, 0)
+
+
+def _terms(graph: Graph, node: Node, parent: Node) -> float:
+    """Operations for one entry in going from one node to the one before it."""
+    return math.prod(node.shape) + math.prod(parent.shape) + len(graph.nodes) + SLACK
 
 
 class Last(Visitor[Coefficients]):
@@ -63,8 +71,8 @@ class Last(Visitor[Coefficients]):
         if planes.lower is not None:
             self.offset = self.offset + a.contract(planes.lower.expand(-1, *node.shape))[0]
             size = size + planes.lower.abs()
-        terms = math.prod(node.shape) + math.prod(parent.shape) + len(self.graph.nodes) + SLACK
-        lost = a.contract_abs(size.expand(size.shape[0], *node.shape))[0] * gamma(size, terms)
+        lost = a.contract_abs(size.expand(size.shape[0], *node.shape))[0]
+        lost = lost * gamma(size, _terms(self.graph, node, parent))
         self.slack = self.slack + lost
         yield parent, a.pull(planes, 0, parent.shape, SplitSlope.of(planes.slopes[0]))
 

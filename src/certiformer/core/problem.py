@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -16,10 +17,10 @@ from .interval import interval_margins
 from .names import AutoMethod, Budget, Method, Relaxation
 from .ops.base import Box
 from .relaxation import Scheme, Style, check, choose
+from .rounding import exact_products
 from .sets import Ball, Cuts, Perturbation
-from .speed.kernels import products
 from .speed.memory import default_budget
-from .speed.replay import Evaluation, forget_all
+from .speed.replay import Evaluation
 from .tune import tune
 
 
@@ -82,7 +83,7 @@ class Problem:
         if max_memory is not None and max_memory <= 0:
             raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
         example, device = examples[0], examples[0].device
-        with products(rough=False):  # the model's own matrices are multiplied here too
+        with exact_products(example):  # the model's own matrices are multiplied here too
             graph = captured.graph(examples, relaxation)
             plan = choose(
                 graph,
@@ -153,7 +154,7 @@ class Problem:
             except torch.cuda.OutOfMemoryError:  # less was free than it seemed: fewer at a time
                 if step == 1:
                     raise
-                forget_all()
+                self.compiled.replays.store.forget_all()
                 step = -(-min(step, len(chosen)) // 2)
             else:
                 k += step
@@ -210,7 +211,7 @@ class Problem:
         graph = self.compiled.graph
         with torch.no_grad():
             if self.method == "ibp":
-                with products(rough=False):
+                with exact_products(ball.centre):
                     found = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
             else:
                 parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
@@ -220,7 +221,7 @@ class Problem:
     def _evaluated(
         self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
     ) -> Evaluation:
-        with products(rough=self.rough):
+        with nullcontext() if self.rough else exact_products(ball.centre):
             engine = self.engine(ball, parameters or {}, rounding=rounding)
             box = engine.margins(rows)
         good, whys = zip(*engine.failures, strict=True)

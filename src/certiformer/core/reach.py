@@ -23,7 +23,7 @@ from .coefficients import Coefficients, SplitSlope
 from .graph.graph import Input, Node
 from .ops.base import Box, Reach
 from .ops.movement import Expand, Movement
-from .rounding import SLACK, gamma, load
+from .rounding import SLACK, gamma, load, too_many
 from .sets import Perturbation
 from .sets.ball import spectral
 from .speed.memory import Window
@@ -38,11 +38,13 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
     """Bounds on `|z - m|` and on `|m' (z - m)| / |m|`, m the middle of the box, along the last axis of a node,
     `[instances, *shape[:-1]]`.
 
-    Infinite where the memory of the engine is too small for it.
+    Infinite where the memory of the engine is too small for it, or its precision.
     """
     *lead, width = node.shape
     instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
-    if 8 * box.lower.element_size() * instances * width * largest > engine.memory:
+    count = largest + len(engine.graph.nodes) + engine.ball.dimension
+    needed = 8 * box.lower.element_size() * instances * width * largest
+    if needed > engine.memory or too_many(box.lower, count + SLACK):
         return Reach(*(torch.full_like(box.lower[..., 0], math.inf),) * 2)
     middle = box.centre.reshape(instances, -1, width)
     rows = []
@@ -50,7 +52,7 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
         window = (*((at, 1) for at in place), (0, width))
         rows.append(_row(engine, node, window, middle[:, k]))
     found = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
-    return rounded(found, largest + len(engine.graph.nodes) + engine.ball.dimension)
+    return rounded(found, count)
 
 
 def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:

@@ -9,15 +9,18 @@ of paths and of offsets are covered by counting them into gamma.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from ..errors import InputError
+from .graph.graph import Node
 from .ops.base import INSTANCE_NAME, Planes, Shape, Slope, ulp
 
+EXACT = ("none", "ieee")  # names of float32 products that round each entry once
 SLACK = 24.0  # operations per entry besides the contraction itself: splitting slopes, joining paths
-
-
 UNDERFLOW = 2.0**60  # products that may have been lost below the smallest normal number, each by less than that
 
 
@@ -33,11 +36,49 @@ def rounded_down(x: float, like: Tensor) -> float:
     return float(down)
 
 
+@contextmanager
+def exact_products(like: Tensor) -> Iterator[None]:
+    """Inside, products of matrices are as precise as their entries: refused where the program has set torch otherwise.
+
+    float32 matrices may be multiplied in TF32 or bfloat16 (`torch.set_float32_matmul_precision`, or PyTorch's newer
+    `torch.backends.*.fp32_precision`), for the whole process, all threads included. A proof neither changes that, nor
+    can it rest on it: in single precision it ends with an `InputError` if less is set when it begins or when it ends.
+    float64 is never affected, nor are drafts, which prove nothing: on a GPU they are faster with TF32 switched on.
+    """
+    _refuse_less(like)
+    yield
+    _refuse_less(like)
+
+
+def _refuse_less(like: Tensor) -> None:
+    if like.dtype != torch.float32:
+        return
+    cuda = like.is_cuda
+    backend = torch.backends.cuda if cuda else torch.backends.mkldnn
+    found: str = backend.matmul.fp32_precision  # whichever way it was set
+    if found not in EXACT:
+        where = f"torch.backends.{'cuda' if cuda else 'mkldnn'}.matmul.fp32_precision"
+        raise InputError(
+            f"dtype={like.dtype}: no proof can rest on products in {found}, which this program has set torch to "
+            f"({where}={found!r}); set it to 'ieee', or use dtype=torch.float64"
+        )
+
+
+def too_many(like: Tensor, terms: float) -> bool:
+    """Whether sums of so many terms may lose half of themselves in this precision: then nothing is said of them."""
+    return terms * ulp(like) >= 0.5
+
+
+def too_long(node: Node, like: Tensor) -> str:
+    """That in words."""
+    return f"{node} has too many entries for {like.dtype}: sums of them may lose all precision; use float64"
+
+
 def gamma(like: Tensor, terms: float) -> float:
-    """`k u / (1 - k u)`, doubled, since the error term is itself computed with rounding."""
+    """`k u / (1 - k u)`, doubled, since the error term is itself computed with rounding; infinite where too many."""
+    if too_many(like, terms):
+        return math.inf
     k = terms * ulp(like)
-    if k >= 0.5:
-        raise ValueError(f"{terms:g} operations are too many for {like.dtype}; use a wider type")
     return 2 * k / (1 - k)
 
 

@@ -6,6 +6,7 @@ that launching it costs nothing, runs plainly.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,7 +19,7 @@ from ..ops.base import Box
 from ..sets import Ball
 
 SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
-KEPT, TOGETHER = 8, 1 / 5  # recordings of all models and lengths, and the share of memory that they may hold
+KEPT, TOGETHER = 8, 1 / 5  # recordings of one owner, and the share of memory that they may hold
 TEMPORARIES = 4  # bytes at the widest point for each byte of coefficients
 OFTEN = 2  # a batch that a larger recording serves as well gets its own after so many times
 
@@ -54,7 +55,7 @@ class Recording:
         own = replace(ball, **{name: x.clone() for name, x in _tensors(ball).items()})  # type: ignore[arg-type]
         own_rows = rows.clone()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             result = evaluate(own, own_rows)
         return Recording(own, own_rows, graph, result)
 
@@ -72,10 +73,42 @@ class Recording:
         return Evaluation(Box(box.lower.clone(), box.upper.clone()), good.clone(), whys, entries)
 
 
+class Store:
+    """All recordings of one owner, whatever the lengths they are of: the oldest are let go when there are too many.
+
+    Threads may share it. Recordings are made and replayed one at a time, since each has its tensors in one place.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.recent: deque[tuple[Replays, Hashable]] = deque()
+
+    def entered(self, replays: Replays, key: Hashable, memory: int) -> None:
+        """One more recording, on a device of so much memory."""
+        self.recent.append((replays, key))
+        while len(self.recent) > KEPT or (len(self.recent) > 1 and self._held() > TOGETHER * memory):
+            self.recent.popleft()[0].forget()
+
+    def _held(self) -> int:
+        """Bytes of all recordings: those of one length share theirs."""
+        most: dict[int, int] = {}
+        for replays, key in self.recent:
+            most[id(replays)] = max(most.get(id(replays), 0), replays.bytes.get(key, 0))
+        return sum(most.values())
+
+    def forget_all(self) -> None:
+        """Give the memory of all recordings back."""
+        with self.lock:
+            while self.recent:
+                self.recent.popleft()[0].forget()
+        torch.cuda.empty_cache()
+
+
 @dataclass(eq=False)
 class Replays:
-    """The recordings of one model and length: an evaluation is recorded when it is asked for the second time."""
+    """The recordings of one graph and method: an evaluation is recorded when it is asked for the second time."""
 
+    store: Store
     seen: set[Hashable] = field(default_factory=set)
     recorded: dict[Hashable, Recording] = field(default_factory=dict)
     refused: set[Hashable] = field(default_factory=set)
@@ -85,28 +118,37 @@ class Replays:
 
     def fitting(self, keys: Sequence[Hashable]) -> int:
         """Which of these to use for a batch, given those of all sizes that hold it, the smallest first."""
-        known = next((i for i, key in enumerate(keys) if key in self.recorded), None)
-        if known is None:
-            return len(keys) - 1
-        small, larger = keys[0], keys[known]
-        self.asked[small] = self.asked.get(small, 0) + 1
-        if known == 0 or small in self.refused or self.asked[small] <= OFTEN:
-            return known
-        self.seen.add(small)
-        self.bytes[small] = self.bytes[larger]  # it takes less
-        return 0
+        with self.store.lock:
+            known = next((i for i, key in enumerate(keys) if key in self.recorded), None)
+            if known is None:
+                return len(keys) - 1
+            small, larger = keys[0], keys[known]
+            self.asked[small] = self.asked.get(small, 0) + 1
+            if known == 0 or small in self.refused or self.asked[small] <= OFTEN:
+                return known
+            self.seen.add(small)
+            self.bytes[small] = self.bytes[larger]  # it takes less
+            return 0
 
     def __call__(self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor) -> Evaluation:
         """An evaluation, replayed where that is possible."""
-        if key not in self.recorded and key not in self.seen:
-            result = evaluate(ball, rows)
-            self.seen.add(key)
-            self.bytes[key] = result.bytes
-            if self.bytes[key] > SHARE * _memory(ball):
-                self.refused.add(key)
-            return result
-        if key in self.refused:
-            return evaluate(ball, rows)
+        with self.store.lock:
+            new = key not in self.recorded and key not in self.seen
+            if not new and key not in self.refused:
+                replayed = self._replayed(key, evaluate, ball, rows)
+                if replayed is not None:
+                    return replayed
+        result = evaluate(ball, rows)
+        if new:
+            with self.store.lock:
+                self.seen.add(key)
+                self.bytes[key] = result.bytes
+                if result.bytes > SHARE * _memory(ball):
+                    self.refused.add(key)
+        return result
+
+    def _replayed(self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor) -> Evaluation | None:
+        """From the recording, which is made first where there is none; None where it cannot be."""
         if key not in self.recorded:
             self.pool = self.pool or [torch.cuda.graph_pool_handle()]
             try:
@@ -114,10 +156,8 @@ class Replays:
             except (RuntimeError, NotImplementedError):  # something in it waits for the GPU
                 torch.cuda.synchronize()
                 self.refused.add(key)
-                return evaluate(ball, rows)
-            _RECENT.append((self, key))
-            while len(_RECENT) > KEPT or (len(_RECENT) > 1 and _held() > TOGETHER * _memory(ball)):
-                _RECENT.popleft()[0].forget()
+                return None
+            self.store.entered(self, key, _memory(ball))
         return self.recorded[key](ball, rows)
 
     def forget(self) -> None:
@@ -128,26 +168,8 @@ class Replays:
             self.pool = []
 
 
-_RECENT: deque[tuple[Replays, Hashable]] = deque()
-
-
-def _held() -> int:
-    """Bytes of all recordings: those of one model and length share theirs."""
-    most: dict[int, int] = {}
-    for replays, key in _RECENT:
-        most[id(replays)] = max(most.get(id(replays), 0), replays.bytes.get(key, 0))
-    return sum(most.values())
-
-
 def _tensors(ball: Ball) -> dict[str, Tensor]:
     return {f.name: x for f in fields(ball) if isinstance(x := getattr(ball, f.name), Tensor)}
-
-
-def forget_all() -> None:
-    """Give the memory of all recordings back."""
-    while _RECENT:
-        _RECENT.popleft()[0].forget()
-    torch.cuda.empty_cache()
 
 
 def _memory(ball: Ball) -> int:

@@ -7,98 +7,23 @@ perturbed at its patches: position k is the k-th patch of the picture, its pixel
 
 from __future__ import annotations
 
-import copy
-import inspect
 import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelError
+from .faithful import first_line
 from .model import Encoding, Model
+from .wrapped import FromEmbeddings, FromPatches, WordTable
 
 MARKS = ("Ġ", "▁")  # how tokenisers write the space before a word
+_OWN_FIELDS = ("input_ids", "special_tokens_mask", "offset_mapping")  # read here; a tokenizer's other fields go in
 _LONGEST = 10**6  # tokenisers write "no limit" as a huge number
-
-
-class FromEmbeddings(nn.Module):
-    """Word embeddings `[batch, n, d]` -> logits `[batch, classes]` of a Hugging Face model.
-
-    `token` chooses a row of token-level logits. A single output, a regression, becomes two: the value minus
-    `threshold`, and 0; their difference is the value itself.
-    """
-
-    def __init__(self, model: nn.Module, *, token: int | None = None, threshold: float = 0.0) -> None:
-        super().__init__()
-        self.model = model
-        self.token = token
-        self.threshold = threshold
-        accepted = inspect.signature(model.forward).parameters
-        self.options = {"use_cache": False} if "use_cache" in accepted else {}
-
-    def forward(self, embeddings: Tensor) -> Tensor:
-        return self.choose(self.model(inputs_embeds=embeddings, **self.options))
-
-    def choose(self, output: Any) -> Tensor:
-        """The logits asked for, of what the model returned."""
-        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-        if not isinstance(logits, Tensor):
-            raise ModelError(f"{type(self.model).__name__} gives no logits: load it with a head that classifies")
-        if logits.dim() == 3:
-            if self.token is None:
-                name, shape = type(self.model).__name__, list(logits.shape)
-                raise ModelError(f"{name} gives logits {shape} for every token: choose one, as in load(.., token=1)")
-            logits = logits[:, self.token]
-        if logits.dim() == 2 and logits.shape[1] == 1:
-            logits = torch.cat([logits - self.threshold, torch.zeros_like(logits)], dim=1)
-        return logits
-
-
-class FromPatches(FromEmbeddings):
-    """Patches `[batch, n, channels * size * size]` of a picture -> logits, by putting the picture together again."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        *,
-        channels: int,
-        height: int,
-        width: int,
-        patch: tuple[int, int],
-        threshold: float = 0.0,
-    ) -> None:
-        super().__init__(model, threshold=threshold)
-        self.options = {}
-        self.channels, self.patch = channels, patch
-        self.grid = (height // patch[0], width // patch[1])
-
-    def forward(self, patches: Tensor) -> Tensor:
-        return self.choose(self.model(pixel_values=self.picture(patches)))
-
-    def picture(self, patches: Tensor) -> Tensor:
-        """[batch, rows * columns, c p q] -> [batch, c, rows p, columns q]"""
-        (rows, columns), (p, q) = self.grid, self.patch
-        x = patches.reshape(-1, rows, columns, self.channels, p, q).permute(0, 3, 1, 4, 2, 5)
-        return x.reshape(-1, self.channels, rows * p, columns * q)
-
-    def patches(self, picture: Tensor) -> Tensor:
-        """[c, rows p, columns q], with or without a leading 1 -> [1, rows * columns, c p q]"""
-        (rows, columns), (p, q) = self.grid, self.patch
-        expected = (self.channels, rows * p, columns * q)
-        shape = tuple(picture.shape)
-        if shape[-3:] == expected and shape[:-3] in ((), (1,)):
-            x = picture.reshape(self.channels, rows, p, columns, q).permute(1, 3, 0, 2, 4)
-            return x.reshape(1, rows * columns, -1)
-        if shape[-2:] == (rows * columns, self.channels * p * q) and shape[:-2] in ((), (1,)):
-            return picture.reshape(1, *shape[-2:])
-        raise InputError(
-            f"inputs: expected a picture {list(expected)} or its patches {[rows * columns, self.channels * p * q]}, "
-            f"found a tensor of shape {list(shape)}"
-        )
 
 
 class PretrainedTokenizer:
@@ -124,6 +49,7 @@ class PretrainedTokenizer:
             tokens=tuple(self.decode(list(ids))),
             spans=tuple(None if s else _trimmed(text, *span) for span, s in zip(spans, special, strict=True)),
             special=special,
+            arguments=tuple((name, coded[name]) for name in coded if name not in _OWN_FIELDS),
         )
 
     def decode(self, ids: list[int]) -> list[str]:
@@ -163,34 +89,38 @@ def from_pretrained(
 ) -> Model:
     """A Hugging Face model for text or images, perturbed at its word embeddings or patches."""
     config: Any = model.config
-    if config is not None and getattr(config, "pad_token_id", 0) is None:
-        model = copy.deepcopy(model)  # batches of one length need no padding, but some models ask for its id
-        config = model.config
-        config.pad_token_id = getattr(config, "eos_token_id", None) or 0
     name = name or (Path(str(config.name_or_path)).name if getattr(config, "name_or_path", "") else "model")
     labels = _labels(config, threshold)
-    model = model.eval().requires_grad_(False)
     if getattr(model, "main_input_name", "input_ids") == "pixel_values":
         return _image_model(model, config, labels=labels, name=name, threshold=threshold)
-    accepted = inspect.signature(model.forward).parameters
-    if "inputs_embeds" not in accepted:
-        raise ModelError(f"{type(model).__name__} takes no inputs_embeds: give cf.load a module on embeddings instead")
+    if getattr(model, "main_input_name", "input_ids") != "input_ids":
+        raise ModelError(f"{type(model).__name__} takes {model.main_input_name}, neither text nor pictures")
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{type(model).__name__} has an encoder and a decoder: load the encoder with a head instead")
-    get_embeddings: Any = model.get_input_embeddings
-    embed = get_embeddings()
+    embed = _table(model)
     longest = _longest(config, tokenizer, embed)
     return Model(
         module=FromEmbeddings(model, token=token, threshold=threshold),
-        embed=copy.deepcopy(embed).eval().requires_grad_(False),
+        embed=WordTable(embed),
         tokenizer=None if tokenizer is None else PretrainedTokenizer(tokenizer, max_length=longest),
         labels=labels,
         name=name,
         special=frozenset() if tokenizer is None else _special(tokenizer),
         max_length=longest,
-        vocabulary=() if tokenizer is None else _vocabulary(tokenizer, int(embed.weight.shape[0])),
+        vocabulary=() if tokenizer is None else _vocabulary(tokenizer, len(cast(Tensor, embed.weight))),
         facts={"architecture": type(model).__name__, "parameters": sum(p.numel() for p in model.parameters())},
     )
+
+
+def _table(model: Any) -> nn.Module:
+    """Where a model looks its words up."""
+    try:
+        found = model.get_input_embeddings()
+    except Exception as error:  # what a model may raise has no list
+        raise ModelError(f"{type(model).__name__} has no table of word embeddings: {first_line(error)}") from error
+    if not isinstance(found, nn.Module) or not isinstance(getattr(found, "weight", None), Tensor):
+        raise ModelError(f"{type(model).__name__} has no table of word embeddings: give cf.load a module on embeddings")
+    return found
 
 
 def _image_model(model: nn.Module, config: Any, *, labels: tuple[str, ...], name: str, threshold: float) -> Model:

@@ -22,12 +22,16 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Encoding:
-    """A tokenised text. `spans[i]` are the characters of token i in the text, or None for special tokens."""
+    """A tokenised text. `spans[i]` are the characters of token i in the text, or None for special tokens.
+
+    `arguments` holds what a tokenizer returns besides ids, such as token types, as pairs of names and values.
+    """
 
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
     spans: tuple[tuple[int, int] | None, ...]
     special: tuple[bool, ...]
+    arguments: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

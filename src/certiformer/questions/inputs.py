@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -14,10 +15,11 @@ from torch import Tensor
 from ..core.names import AutoMethod, Budget, Relaxation
 from ..core.problem import Instance, Problem
 from ..errors import InputError, ModelError, short
-from ..models.model import Model
+from ..models.faithful import at, faithful, run
+from ..models.model import Encoding, Model
 from ..norms import norm_name as norm_name
 from ..norms import norm_order as norm_order
-from .workspace import Workspace, first_line, place
+from .workspace import Workspace, place
 
 Inputs = str | Sequence[int] | Tensor
 Positions = Sequence[int | Sequence[int]]
@@ -42,6 +44,7 @@ class Prepared:
     margin: float
     logits: Tensor  # [1, classes]
     note: str | None = None  # what a reader should know, such as words the model does not know
+    constants: Hashable = ()  # what `model.module` takes from this input besides embeddings; graphs are shared by these
 
     @property
     def label_name(self) -> str:
@@ -73,6 +76,8 @@ def problem_of(
     The captured graph is compared with the model at each of the inputs, or at the `examples` instead.
     """
     first = questions[0][0]
+    if any(q.constants != first.constants for q, _ in questions):
+        raise InputError("inputs with other constants, such as token types, cannot share a graph: ask one by one")
     inputs = {id(q): q.embeddings for q, _ in questions}
     return Problem.of(
         first.workspace.on(dtype=first.embeddings.dtype, device=first.embeddings.device).captured,
@@ -105,40 +110,31 @@ def prepare(
     """
     workspace = model if isinstance(model, Workspace) else Workspace(model)
     model = workspace.on(dtype=dtype, device=device).model
-    where = place(model)
-    ids: tuple[int, ...] | None = None
-    spans: tuple[tuple[int, int] | None, ...] | None = None
-    if isinstance(inputs, Tensor) and inputs.is_floating_point():
-        given = inputs if model.read is None else model.read(inputs)
-        embeddings = _embeddings(given, dtype=dtype, device=where)
-        tokens = tuple(f"#{i}" for i in range(embeddings.shape[1]))
-        special = (False,) * len(tokens)
-    elif isinstance(inputs, str):
-        ids, tokens, spans, special = _encode(model, inputs)
-        embeddings = embed_ids(model, torch.tensor([ids], device=where), dtype=dtype)
-    else:
-        ids = _ids(model, inputs)
-        tokens = tuple(_decode(model, ids))
-        special = tuple(i in model.special for i in ids)
-        embeddings = embed_ids(model, torch.tensor([ids], device=where), dtype=dtype)
-    _check_length(model, ids)
+    given = isinstance(inputs, Tensor) and inputs.is_floating_point()
+    encoding, arguments, embeddings = _read(model, inputs, dtype=dtype)
     if not torch.isfinite(embeddings).all():
         raise InputError(f"the embeddings {list(embeddings.shape)} hold infinity or NaN")
-    logits = _logits(model, embeddings, given=isinstance(inputs, Tensor) and inputs.is_floating_point())
+    exact = partial(workspace.on, dtype=torch.float64, device=device)
+    way = faithful(model, arguments, embeddings, exact=lambda: exact().model)
+    if way is not None:
+        workspace = workspace.along(way)
+        model = workspace.on(dtype=dtype, device=device).model
+    logits = _logits(model, embeddings, given=given)
     label = _label(label, logits)
     return Prepared(
         workspace=workspace,
         model=model,
         embeddings=embeddings,
-        ids=ids,
-        tokens=tokens,
-        special=special,
-        spans=spans,
+        ids=None if given else encoding.ids,
+        tokens=encoding.tokens,
+        special=encoding.special,
+        spans=encoding.spans if isinstance(inputs, str) else None,
         text=inputs if isinstance(inputs, str) else None,
         label=label,
         margin=float(margins(logits, label)[0]),
         logits=logits,
-        note=_note(model, ids, tokens, special),
+        note=None if given else _note(model, encoding),
+        constants=() if way is None else way.key,
     )
 
 
@@ -185,8 +181,12 @@ def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:
     """Raw embeddings `[batch, n, d]` of ids `[batch, n]`."""
     if model.embed is None:
         raise ModelError(f"model {model.name!r} has no embed: give embeddings [n, d] instead of text or ids")
-    with torch.no_grad():
-        return model.embed(ids).to(device=ids.device, dtype=dtype)
+    embed = model.embed
+    asked = f"the embeddings of model {model.name!r} could not be looked up for ids of shape {list(ids.shape)}"
+    found = run(lambda: embed(ids), asked)
+    if not isinstance(found, Tensor) or found.dim() != 3:
+        raise ModelError(f"{asked}: expected a tensor [batch, n, d], found {getattr(found, 'shape', type(found))}")
+    return found.to(device=ids.device, dtype=dtype)
 
 
 def margins(logits: Tensor, label: int) -> Tensor:
@@ -196,6 +196,22 @@ def margins(logits: Tensor, label: int) -> Tensor:
     return logits[:, label] - others.amax(dim=1)
 
 
+def _read(model: Model, inputs: Inputs, *, dtype: torch.dtype) -> tuple[Encoding, dict[str, Tensor], Tensor]:
+    """An input as tokens, as arguments of the model's own forward pass (none for embeddings), and as embeddings."""
+    where = place(model)
+    if isinstance(inputs, Tensor) and inputs.is_floating_point():
+        x = _embeddings(inputs if model.read is None else model.read(inputs), dtype=dtype, device=where)
+        n = x.shape[1]
+        picture = model.read is not None and tuple(inputs.shape[-2:]) != tuple(x.shape[-2:])
+        arguments = {"pixel_values": inputs.reshape(1, *inputs.shape[-3:]).to(x)} if picture else {}
+        return Encoding((), tuple(f"#{i}" for i in range(n)), (None,) * n, (False,) * n), arguments, x
+    encoding = _encode(model, inputs) if isinstance(inputs, str) else _from_ids(model, inputs)
+    _check_length(model, encoding.ids)
+    arguments = {"input_ids": torch.tensor([encoding.ids], device=where)}
+    arguments |= {name: torch.tensor([value], device=where) for name, value in encoding.arguments}
+    return encoding, arguments, embed_ids(model, arguments["input_ids"], dtype=dtype)
+
+
 def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> Tensor:
     shape = list(inputs.shape)
     if inputs.dim() not in (2, 3) or (inputs.dim() == 3 and shape[0] != 1) or 0 in shape:
@@ -203,23 +219,25 @@ def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> 
     return inputs.detach().reshape(1, *shape[-2:]).to(device=device, dtype=dtype)  # [1, n, d]
 
 
-def _encode(
-    model: Model, text: str
-) -> tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[int, int] | None, ...], tuple[bool, ...]]:
+def _encode(model: Model, text: str) -> Encoding:
     if model.tokenizer is None:
         raise InputError(f"model {model.name!r} has no tokenizer: give token ids or embeddings instead of text")
     encoding = model.tokenizer.encode(text)
     if all(encoding.special):
         raise InputError(f"the text {short(text)} holds no word: give a sentence")
-    return encoding.ids, encoding.tokens, encoding.spans, encoding.special
+    return encoding
 
 
-def _ids(model: Model, inputs: Sequence[int] | Tensor) -> tuple[int, ...]:
+def _from_ids(model: Model, inputs: Sequence[int] | Tensor) -> Encoding:
     if isinstance(inputs, Tensor):
         if inputs.dtype == torch.bool or inputs.dim() not in (1, 2) or (inputs.dim() == 2 and inputs.shape[0] != 1):
             raise InputError(f"inputs: expected ids [n] or [1, n], found {inputs.dtype} of shape {list(inputs.shape)}")
         inputs = [int(i) for i in inputs.flatten()]
-    if not isinstance(inputs, Sequence) or any(isinstance(i, bool) or not isinstance(i, int) for i in inputs):
+    if (
+        isinstance(inputs, (bytes, bytearray))
+        or not isinstance(inputs, Sequence)
+        or any(isinstance(i, bool) or not isinstance(i, int) for i in inputs)
+    ):
         raise InputError(f"inputs={short(inputs)}: expected a text, a list of token ids, or a tensor of embeddings")
     ids = tuple(inputs)
     if all(i in model.special for i in ids):
@@ -228,7 +246,7 @@ def _ids(model: Model, inputs: Sequence[int] | Tensor) -> tuple[int, ...]:
     bad = [i for i in ids if i < 0 or (size is not None and i >= size)]
     if bad:
         raise InputError(f"inputs={short(list(ids))}: id {bad[0]} is not in the vocabulary of {size or '?'} tokens")
-    return ids
+    return Encoding(ids, tuple(_decode(model, ids)), (None,) * len(ids), tuple(i in model.special for i in ids))
 
 
 def _decode(model: Model, ids: tuple[int, ...]) -> list[str]:
@@ -237,8 +255,8 @@ def _decode(model: Model, ids: tuple[int, ...]) -> list[str]:
     return [model.vocabulary[i] for i in ids] if model.vocabulary else [str(i) for i in ids]
 
 
-def _check_length(model: Model, ids: tuple[int, ...] | None) -> None:
-    if ids is not None and model.max_length is not None and len(ids) > model.max_length:
+def _check_length(model: Model, ids: tuple[int, ...]) -> None:
+    if model.max_length is not None and len(ids) > model.max_length:
         raise InputError(
             f"the input has {len(ids)} tokens, model {model.name!r} takes at most {model.max_length}: shorten the text"
         )
@@ -246,12 +264,7 @@ def _check_length(model: Model, ids: tuple[int, ...] | None) -> None:
 
 def _logits(model: Model, embeddings: Tensor, *, given: bool) -> Tensor:
     name, shape = type(model.module).__name__, list(embeddings.shape)
-    try:
-        with torch.no_grad():
-            logits = model.module(embeddings)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        message = f"{name} could not be run on embeddings of shape {shape}: {first_line(error)}"
-        raise (InputError if given else ModelError)(message) from error
+    logits = at(model.module, embeddings, InputError if given else ModelError)
     if not isinstance(logits, Tensor):
         raise ModelError(f"{name} must give logits [1, classes], found a {type(logits).__name__}")
     if logits.dim() != 2 or logits.shape[0] != 1 or logits.shape[1] < 2:
@@ -272,12 +285,10 @@ def _label(label: int | None, logits: Tensor) -> int:
     return label
 
 
-def _note(model: Model, ids: tuple[int, ...] | None, tokens: tuple[str, ...], special: tuple[bool, ...]) -> str | None:
-    if ids is None:
-        return None
+def _note(model: Model, encoding: Encoding) -> str | None:
     unknown = {model.vocabulary.index(token) for token in UNKNOWN_TOKENS if token in model.vocabulary}
-    words = [token for token, is_special in zip(tokens, special, strict=True) if not is_special]
-    missed = [token for i, token in zip(ids, tokens, strict=True) if i in unknown]
+    words = [token for token, is_special in zip(encoding.tokens, encoding.special, strict=True) if not is_special]
+    missed = [token for i, token in zip(encoding.ids, encoding.tokens, strict=True) if i in unknown]
     if not missed:
         return None
     if len(missed) == len(words):

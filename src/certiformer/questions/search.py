@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -140,9 +140,9 @@ def radii(
     sets = [position_sets(q, words, positions) for q in prepared]
     total = sum(len(s) for s in sets)
     results: list[RadiusResult | None] = [None] * len(prepared)
-    groups: dict[tuple[int, ...], list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for i, q in enumerate(prepared):
-        groups.setdefault(tuple(q.embeddings.shape), []).append(i)
+        groups.setdefault((tuple(q.embeddings.shape), q.constants), []).append(i)
     done = 0
     for members in groups.values():
         started = time.perf_counter()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from ..core.captured import Captured
 from ..errors import InputError
+from ..models.faithful import Way, first_line
 from ..models.model import Model
 
 DTYPES = (torch.float32, torch.float64)
@@ -43,6 +44,10 @@ class Workspace:
                 self._copies[key] = self._cast(dtype, where)
             return self._copies[key]
 
+    def along(self, way: Way) -> Workspace:
+        """The same copy with the module on embeddings that one input needs."""
+        return _Along(self, way)
+
     def _cast(self, dtype: torch.dtype, where: torch.device) -> Copy:
         try:
             model = self.model.to(device=where, dtype=dtype)
@@ -54,13 +59,22 @@ class Workspace:
         return Copy(model, Captured(model.module))
 
 
+class _Along(Workspace):
+    """The same copies, each with the module that goes another way from embeddings to logits."""
+
+    def __init__(self, workspace: Workspace, way: Way) -> None:
+        self.model = workspace.model
+        self._lock = threading.Lock()
+        self._copies: dict[tuple[torch.dtype, str], Copy] = {}
+        self._workspace, self._way = workspace, way
+
+    def _cast(self, dtype: torch.dtype, where: torch.device) -> Copy:
+        model = self._workspace.on(dtype=dtype, device=where).model
+        model = replace(model, module=self._way.of(model.module))
+        return Copy(model, Captured(model.module))
+
+
 def place(model: Model) -> torch.device:
     """The device of a model's weights."""
     tensors = itertools.chain(model.module.parameters(), model.module.buffers())
     return next((t.device for t in tensors), torch.device("cpu"))
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

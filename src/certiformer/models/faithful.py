@@ -1,0 +1,186 @@
+"""Whether what gets captured is the function that a user calls.
+
+For a text, ids or a picture the logits of the model's own forward pass are compared with those of the module on
+embeddings, before anything is said about them. Both are the same code on the same numbers: what differs by more than
+rounding is another function, and nothing is proved about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import CertiformerError, ModelError
+from .model import Model
+from .wrapped import Arguments, FromEmbeddings
+
+STRICT = {torch.float64: 1e-9, torch.float32: 1e-6}  # difference of logits, relative to the largest
+SINGLE = 1e-5  # in float64, for models that compute parts of themselves in float32
+AROUND = (0.1, 1.0)  # points beside the embeddings that are compared too, in their standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """Which of a module's ways from embeddings to logits computes what its own forward pass does with `arguments`."""
+
+    number: int
+    arguments: dict[str, Tensor]
+
+    @property
+    def key(self) -> Hashable:
+        """The same for inputs that may share a graph."""
+        return self.number, tuple((name, tuple(v.flatten().tolist())) for name, v in self.arguments.items())
+
+    def of(self, module: nn.Module) -> nn.Module:
+        """The module that goes this way, with the weights of the one given."""
+        assert isinstance(module, FromEmbeddings)
+        where = next(module.parameters()).device
+        taken = {name: value.to(where) for name, value in self.arguments.items()}
+        return list(module.ways(taken))[self.number].eval()
+
+
+def faithful(model: Model, arguments: Arguments, embeddings: Tensor, *, exact: Callable[[], Model]) -> Way | None:
+    """The way from embeddings to logits that does what the model's own forward pass does; None for the module itself.
+
+    A module that is its own forward pass, such as one given with its embeddings, has nothing to be compared with.
+    `exact` gives the model in float64, which decides where lower precision leaves a doubt.
+    """
+    if not isinstance(model.module, FromEmbeddings) or not arguments:
+        return None
+    taken = model.module.accepted(arguments)
+    chosen = _choose(model.module, taken, embeddings)
+    if isinstance(chosen, _Differs) and embeddings.dtype == torch.float32:
+        module = exact().module
+        assert isinstance(module, FromEmbeddings)
+        precise = {k: v.double() if v.is_floating_point() else v for k, v in taken.items()}
+        chosen = _choose(module, precise, embeddings.double())
+    if isinstance(chosen, _Differs):
+        raise ModelError(chosen.message)
+    return Way(chosen, taken) if chosen else None
+
+
+class _Differs:
+    """No way agrees; the message says what was found."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+def _choose(module: FromEmbeddings, arguments: Arguments, x: Tensor) -> int | _Differs:
+    """The number of the first way that agrees, at the embeddings and around them."""
+    name, kind = type(module.model).__name__, str(x.dtype).removeprefix("torch.")
+    expected = run(partial(module.own, arguments), f"{name} could not be run on {_listed(arguments)} in {kind}")
+    ways = list(module.ways(arguments))
+    reference = ways[-1] if len(ways) > 1 and _close(ways[-1], x, expected) else None
+    failed = "nothing"
+    for k, way in enumerate(ways):
+        try:
+            found = at(way, x)
+        except CertiformerError as error:
+            failed = failed if k else f"no logits, {error}"
+            continue
+        if _agree(way, x, found, expected) and _agree_around(way, reference, x):
+            return k
+        failed = failed if k else numbers(found)
+    return _Differs(
+        f"{name}: its own forward pass on {_listed(arguments)} gives {numbers(expected)}, the same on embeddings gives "
+        f"{failed}: it computes something else from inputs_embeds, and nothing can be proved about it that way; give "
+        f"cf.load a module on embeddings"
+    )
+
+
+def _agree_around(way: nn.Module, reference: nn.Module | None, x: Tensor) -> bool:
+    if reference is None or way is reference:
+        return True
+    generator = torch.Generator().manual_seed(0)
+    size = float(x.std()) if x.numel() > 1 else 1.0
+    for distance in AROUND:
+        noise = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
+        point = x + distance * (size or 1.0) * noise
+        with torch.no_grad():
+            expected = reference(point)
+        if bool(torch.isfinite(expected).all()) and not _close(way, point, expected):
+            return False
+    return True
+
+
+def _close(way: nn.Module, x: Tensor, expected: Tensor) -> bool:
+    try:
+        found = at(way, x)
+    except CertiformerError:
+        return False
+    return _agree(way, x, found, expected)
+
+
+def _agree(way: nn.Module, x: Tensor, found: Tensor, expected: Tensor) -> bool:
+    """Equal but for rounding: relative to the largest logit, and with the same answer."""
+    if found.shape != expected.shape or not bool((found.argmax(dim=-1) == expected.argmax(dim=-1)).all()):
+        return False
+    scale, difference = float(expected.abs().max()), float((found - expected).abs().max())
+    if difference <= STRICT[x.dtype] * scale:
+        return True
+    return x.dtype == torch.float64 and difference <= SINGLE * scale and _single_inside(way, x)
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees whether anything is computed in less than float64."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.single = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, Tensor) and found.is_floating_point() and found.dtype != torch.float64:
+            self.single = True
+        return found
+
+
+def _single_inside(way: nn.Module, x: Tensor) -> bool:
+    watch = _Watch()
+    with watch, torch.no_grad():
+        way(x)
+    return watch.single
+
+
+def at(module: nn.Module, x: Tensor, kind: type[CertiformerError] = ModelError) -> Tensor:
+    """What a module gives at some embeddings; one that changes them in place is refused."""
+    given, name = x.clone(), type(module).__name__
+    found = run(partial(module, given), f"{name} could not be run on embeddings of shape {list(x.shape)}", kind)
+    if not torch.equal(given, x):
+        raise ModelError(f"{name} changes its input in place: let it work on a copy")
+    return found
+
+
+def run(call: Callable[[], Tensor], asked: str, kind: type[CertiformerError] = ModelError) -> Tensor:
+    """What a call gives, without gradients; whatever a model raises inside becomes one line."""
+    try:
+        with torch.no_grad():
+            return call()
+    except CertiformerError:
+        raise
+    except Exception as error:  # what a model may raise has no list
+        raise kind(f"{asked}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line, with its type where that is half of it."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    return f"{type(error).__name__} {lines[0]}" if isinstance(error, (KeyError, AttributeError)) else lines[0]
+
+
+def numbers(logits: Tensor) -> str:
+    """Logits as they stand in a message."""
+    return "logits " + str([float(f"{v:.6g}") for v in logits.flatten()[:6].tolist()])
+
+
+def _listed(arguments: Arguments) -> str:
+    return " and ".join(arguments)

@@ -1,4 +1,4 @@
-"""Try to leave the bounds of every node of a model, in every method."""
+"""Try to leave the bounds of every node of a model: of the engine that answers questions, and of no other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certiformer.core.interval import interval_boxes
+from certiformer.core.ops.base import Box
 from certiformer.core.problem import Problem
-from certiformer.core.sets import Ball
+from certiformer.core.sets import Ball, Piece
+from certiformer.core.split import Split
 from certiformer.questions.inputs import Prepared, problem_of
 
 WAYS: tuple[tuple[Any, Any], ...] = tuple(
@@ -17,26 +20,26 @@ WAYS: tuple[tuple[Any, Any], ...] = tuple(
     for method in ("ibp", "forward", "backward", "backward-forward")
     for relaxation in ("paper", "tight")
 )
+EVALUATION = 1e-9  # what the evaluation of the points may be off by, relative to 1 + their size
 
 
-def pushed(problem: Problem, ball: Ball, sign: float, steps: int = 8) -> Tensor:
-    """Points of the balls where gradient steps have taken the sum of the margins far down, or up."""
+def pushed(problem: Problem, ball: Ball, target: Tensor, steps: int = 8) -> Tensor:
+    """Points of the balls where gradient steps have taken a combination of the margins far down."""
     graph, rows = problem.compiled.graph, problem.rows(list(range(len(problem))))
     eps = torch.einsum("zt,ztn->zn", ball.eps, ball.hot)[:, None, :, None]
     delta = torch.zeros_like(ball.centre)
+    tiny = torch.finfo(delta.dtype).tiny
     for _ in range(steps):
         x = (ball.centre + delta).requires_grad_(True)
-        (g,) = torch.autograd.grad(sign * (rows * graph.values(x)[-1][:, None]).sum(), x)
-        g = (
-            g.sign()
-            if math.isinf(ball.p)
-            else g * (g.abs() >= g.abs().amax(dim=-1, keepdim=True))
-            if ball.p == 1
-            else g
-        )
-        size = torch.linalg.vector_norm(g, ord=ball.p, dim=-1, keepdim=True).clamp(min=1e-300)
+        margins = (rows * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2)
+        (g,) = torch.autograd.grad((margins * target).sum(), x)
+        if math.isinf(ball.p):
+            g = g.sign()
+        elif ball.p == 1:  # the steepest corner
+            g = g * (g.abs() >= g.abs().amax(dim=-1, keepdim=True))
+        size = torch.linalg.vector_norm(g, ord=ball.p, dim=-1, keepdim=True).clamp(min=tiny)
         delta = delta - 0.5 * eps * g / size
-        size = torch.linalg.vector_norm(delta, ord=ball.p, dim=-1, keepdim=True).clamp(min=1e-300)
+        size = torch.linalg.vector_norm(delta, ord=ball.p, dim=-1, keepdim=True).clamp(min=tiny)
         delta = delta * (eps / size).clamp(max=1)
     return ball.centre + delta
 
@@ -45,7 +48,90 @@ def cloud_of(problem: Problem, ball: Ball, samples: int) -> Tensor:
     """Sampled and attacked points `[instances, points, *input shape]`."""
     generator = torch.Generator().manual_seed(len(problem))
     clouds = [ball.sample(samples, generator), ball.sample(samples // 3, generator, boundary=False)]
-    return torch.cat([*clouds, *(pushed(problem, ball, s)[:, None] for s in (1, -1))], dim=1)
+    for target in torch.eye(problem.classes - 1).to(ball.centre):
+        clouds += [pushed(problem, ball, sign * target)[:, None] for sign in (1, -1)]
+    return torch.cat(clouds, dim=1)
+
+
+def inside(ball: Ball, cloud: Tensor) -> Tensor:
+    """Which points `[instances, points]` of the balls are in their pieces; all of them where there are none."""
+    if not isinstance(ball, Piece):
+        return torch.ones(cloud.shape[:2], dtype=torch.bool)
+    delta = torch.einsum("zcnd,ztn->zctd", (cloud - ball.centre[:, None])[:, :, 0], ball.hot).flatten(2)
+    along = torch.einsum("zcm,zkm->zck", delta, ball.normal)
+    return ((along >= ball.low[:, None]) & (along <= ball.high[:, None])).all(dim=2)
+
+
+def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Box, Tensor]:
+    """The box of every node that varies, the margins, and which instances have any: as questions are answered."""
+    chosen = list(range(len(problem)))
+    graph = problem.compiled.graph
+    with torch.no_grad():
+        answer, reasons = problem.over(ball, chosen)
+        if problem.method == "ibp":
+            found, _, _ = interval_boxes(graph, ball, graph.values(ball.centre))
+            boxes = {n.index: found[n.index] for n in graph.nodes if n.perturbed}
+        else:
+            engine = problem.engine(ball, problem.parameters, rounding=True)
+            engine.margins(problem.rows(chosen))
+            boxes = {n.index: engine.box(n) for n in graph.nodes[1:] if n.perturbed}
+            assert engine.reasons == reasons
+    assert not torch.isnan(answer.lower).any()
+    assert not torch.isnan(answer.upper).any()
+    return boxes, answer, torch.tensor([r is None for r in reasons])
+
+
+def enclosed(problem: Problem, eps: Tensor, samples: int = 100) -> int:
+    """Check margins and the box of every node at many points of the sets; returns at how many.
+
+    Pieces of balls are checked at those points of the ball that are in them, and every point must be in one. In single
+    precision the points are evaluated in double precision, and must be within the bounds exactly.
+    """
+    chosen = list(range(len(problem)))
+    ball = problem.ball(eps, chosen)
+    cloud = cloud_of(problem, ball, samples)
+    if isinstance(problem, Split):
+        owners = list(problem.owners)
+        pieces = problem.parts.ball(eps[owners], list(range(len(owners))))
+        cloud, of = cloud[owners], torch.tensor(owners)
+        mask = inside(pieces, cloud)
+        assert all(mask[of == i].any(dim=0).all() for i in chosen), "a point is in no piece"
+        whole = problem.margins(eps)
+        assert all(bool((_values(problem, ball, cloud[of == i][0], i) >= whole.lower[i] - 1e-9).all()) for i in chosen)
+        return _checked(problem.parts, pieces, cloud, mask)
+    return _checked(problem, ball, cloud, inside(ball, cloud))
+
+
+def _values(problem: Problem, ball: Ball, points: Tensor, instance: int) -> Tensor:
+    """Margins of one instance at points of its ball."""
+    graph = problem.compiled.graph
+    outputs = graph.values(points, graph.values(ball.centre[instance : instance + 1]))[-1][:, None]
+    return (problem.rows([instance]) * outputs).flatten(2).sum(dim=2)
+
+
+def _checked(problem: Problem, ball: Ball, cloud: Tensor, mask: Tensor) -> int:
+    boxes, margins, good = bounds_of(problem, ball)
+    mask = mask & good[:, None]
+    graph, chosen, count = problem.compiled.graph, list(range(len(problem))), cloud.shape[1]
+    single = ball.centre.dtype == torch.float32
+    nominal = [v.double().expand(len(problem), *v.shape[1:]) for v in graph.values(ball.centre)]
+    graph = graph.to(torch.float64)
+    every = [v.repeat_interleave(count, dim=0) for v in nominal]
+    values = graph.values(cloud.double().flatten(0, 1), every)
+    values = [v.expand(len(problem) * count, *v.shape[1:]).unflatten(0, (-1, count)) for v in values]
+    rows = problem.rows(chosen).double()
+
+    def within(name: object, value: Tensor, box: Box) -> None:
+        slack = 0.0 if single else EVALUATION * (1 + value.abs())  # the rounding of this evaluation, not of the bounds
+        lower, upper = box.lower.double()[:, None], box.upper.double()[:, None]
+        seen = mask.reshape(*mask.shape, *(1,) * (value.dim() - 2))
+        assert (~seen | (value >= lower - slack)).all(), f"{name} below its bound"
+        assert (~seen | (value <= upper + slack)).all(), f"{name} above its bound"
+
+    for index, box in boxes.items():
+        within(graph.nodes[index], values[index], box)
+    within("margin", (rows[:, None] * values[-1][:, :, None]).flatten(3).sum(dim=3), margins)
+    return int(mask.sum())
 
 
 def hold(prepared: Prepared, *, method: Any, relaxation: Any, eps: float, p: float, samples: int = 100) -> int:
@@ -54,29 +140,6 @@ def hold(prepared: Prepared, *, method: Any, relaxation: Any, eps: float, p: flo
     sets = [(1,), (n - 2,), (1, 2)]
     problem = problem_of([(prepared, s) for s in sets], p=p, method=method, relaxation=relaxation)
     radii = torch.tensor([eps, eps / 20, eps / 2], dtype=torch.float64)
-    chosen = list(range(len(sets)))
-    graph, ball = problem.compiled.graph, problem.ball(radii, chosen)
-    rest = graph.values(ball.centre)
-    engine = None
-    if method == "ibp":
-        (margins, reasons) = problem.over(ball, chosen)
-    else:
-        engine = problem.engine(ball, {}, rounding=True)
-        margins, reasons = engine.margins(problem.rows(chosen)), engine.reasons
-    good = torch.tensor([r is None for r in reasons])
+    ball = problem.ball(radii, list(range(len(sets))))
     cloud = cloud_of(problem, ball, samples)
-    count = cloud.shape[1]
-    every = [r.expand(len(sets), *r.shape[1:]).repeat_interleave(count, dim=0) for r in rest]
-    values = [v.expand(len(sets) * count, *v.shape[1:]) for v in graph.values(cloud.flatten(0, 1), every)]
-    outputs = values[-1].unflatten(0, (-1, count))[:, :, None]
-    found = (problem.rows(chosen)[:, None] * outputs).flatten(3).sum(dim=3)[good]
-    assert not torch.isnan(margins.lower).any()
-    assert (found >= margins.lower[good][:, None] - 1e-9).all()
-    assert (found <= margins.upper[good][:, None] + 1e-9).all()
-    for node in graph.nodes[1:]:
-        if engine is not None and node.perturbed:
-            box, value = engine.box(node), values[node.index].unflatten(0, (-1, count))[good]
-            slack = 1e-9 * (1 + value.abs())  # the rounding of this evaluation, not of the bounds
-            assert (value >= box.lower[good][:, None] - slack).all(), f"{node} below its bound"
-            assert (value <= box.upper[good][:, None] + slack).all(), f"{node} above its bound"
-    return int(good.sum())
+    return _checked(problem, ball, cloud, inside(ball, cloud)) // cloud.shape[1]

@@ -1,103 +1,150 @@
-"""Nothing leaves its bounds: sampled and attacked points, every node, every method and norm."""
+"""Nothing leaves its bounds: sampled and attacked points, every node, with the engine that answers questions.
+
+Methods, relaxations, precisions, pieces and optimised planes all meet; norms, kinds of LayerNorm, numbers of layers and
+sets of one to three words are spread over them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from certiformer.core.coefficients import Coefficients
+from certiformer.core.ops.base import Box
+from certiformer.core.ops.normalize import Normalize
+from certiformer.core.ops.softmax import OfDifferences
 from certiformer.core.problem import Problem
-from certiformer.core.sets import Ball
+from certiformer.core.split import Split, divide
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
+from enclosure import WAYS, enclosed
+from kinds import prepared as of_kind
 
 METHODS = ("forward", "backward", "backward-forward")
 NORMS = (1.0, 2.0, math.inf, 1.5)
+LAYER_NORMS = ("no_var", "standard", "none")
+SETS = ([(1,), (3,)], [(1, 2), (3,)], [(1, 2, 3), (2,)])
+RADII = {1.0: 0.2, 2.0: 0.1, math.inf: 0.03, 1.5: 0.15}
+EXTRAS = ("", "float32", "splits", "steps", "splits and steps")
 
 
-def project(delta: Tensor, p: float, eps: Tensor) -> Tensor:
-    """Scale every block [.., d] back into its ball."""
-    size = torch.linalg.vector_norm(delta, ord=p, dim=-1, keepdim=True)
-    return delta * (eps[..., None] / size.clamp(min=1e-300)).clamp(max=1)
+@dataclass(frozen=True)
+class Case:
+    """One way of asking."""
+
+    method: Any
+    relaxation: Any
+    extra: str
+    norm: float
+    layer_norm: str
+    layers: int
+    sets: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        words = "+".join(str(len(s)) for s in self.sets)
+        norm = f"l{self.norm:g}"
+        return f"{self.method} {self.relaxation} {norm} {self.layer_norm} {self.layers} {words} {self.extra}".strip()
+
+    def problem(self) -> tuple[Problem, torch.Tensor]:
+        """The problem and its radii: where there are to be pieces, the first at which a ball is cut into some."""
+        dtype = torch.float32 if self.extra == "float32" else torch.float64
+        model = random_model(layers=self.layers, layer_norm=self.layer_norm, scale=0.3, seed=7 * self.layers)
+        prepared = prepare(model, IDS, dtype=dtype)
+        questions = [(prepared, s) for s in self.sets]
+        whole = problem_of(questions, p=self.norm, method=self.method, relaxation=self.relaxation)
+        eps = torch.tensor([1, 0.5], dtype=dtype) * RADII[self.norm] * (0.05 if self.method == "ibp" else 1)
+        if "splits" not in self.extra:
+            return self._tuned(whole, eps), eps
+        for _ in range(10):
+            problem = divide(self._tuned(whole, eps), eps, 4)
+            if isinstance(problem, Split) and len(problem.owners) > len(problem):
+                return problem, eps
+            eps = 2 * eps
+        raise AssertionError("nothing was cut")
+
+    def _tuned(self, problem: Problem, eps: torch.Tensor) -> Problem:
+        if "steps" not in self.extra:
+            return problem
+        problem = problem.tuned(eps, steps=1)
+        assert problem.parameters
+        return problem
 
 
-def attacked(problem: Problem, ball: Ball, target: Tensor, steps: int = 15) -> Tensor:
-    """Points of the set that push one output of every instance down, by projected gradient."""
-    graph = problem.compiled.graph
-    eps = torch.einsum("zt,ztn->zn", ball.eps, ball.hot)[:, None]  # [instances, 1, n]
-    delta = torch.zeros_like(ball.centre)
-    for _ in range(steps):
-        x = (ball.centre + delta).requires_grad_(True)
-        value = (problem.rows(list(range(len(problem)))) * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2)
-        (g,) = torch.autograd.grad((value * target).sum(), x)
-        direction = g.sign() if math.isinf(ball.p) else g
-        if ball.p == 1:  # the steepest corner
-            direction = g * (g.abs() >= g.abs().amax(dim=-1, keepdim=True))
-        size = torch.linalg.vector_norm(direction, ord=ball.p, dim=-1, keepdim=True).clamp(min=1e-300)
-        delta = project(delta - 0.5 * eps[..., None] * direction / size, ball.p, eps)
-    return ball.centre + delta
+def cases() -> list[Case]:
+    ways = [
+        (method, relaxation, extra)
+        for extra in EXTRAS
+        for method, relaxation in WAYS
+        if method != "ibp" or extra in ("", "float32")
+    ]
+    spread = zip(ways, itertools.cycle(NORMS), itertools.cycle(LAYER_NORMS), itertools.cycle((1, 2)), strict=False)
+    return [
+        Case(*way, norm, layer_norm, layers, tuple(SETS[(k // 2) % len(SETS)]))
+        for k, (way, norm, layer_norm, layers) in enumerate(spread)
+    ]
 
 
-def check(problem: Problem, eps: Tensor, seed: int, samples: int = 400) -> int:
-    """Bound every node, then try to leave the bounds; returns how many points were tried."""
-    chosen = list(range(len(problem)))
-    graph, ball = problem.compiled.graph, problem.ball(eps, chosen)
-    engine = problem.engine(ball, {}, rounding=True)
-    rest = engine.nominal
-    margins = engine.margins(problem.rows(chosen))
-    boxes = {n.index: engine.box(n) for n in graph.nodes[1:] if n.perturbed}
-    good = torch.tensor([r is None for r in engine.reasons])
-    generator = torch.Generator().manual_seed(seed)
-    clouds = [ball.sample(samples, generator), ball.sample(samples // 3, generator, boundary=False)]
-    for k in range(problem.classes - 1):
-        target = torch.zeros(len(chosen), problem.classes - 1, dtype=torch.float64)
-        target[:, k] = 1
-        clouds += [attacked(problem, ball, s * target)[:, None] for s in (1, -1)]
-    cloud = torch.cat(clouds, dim=1)[good]  # [instances, points, *input shape]
-    count = cloud.shape[1]
-    values = graph.values(cloud.flatten(0, 1), [r[good].repeat_interleave(count, dim=0) for r in rest])
-    for index, box in boxes.items():
-        node, value = graph.nodes[index], values[index].unflatten(0, (-1, count))
-        slack = 1e-9 * (1 + value.abs())  # the rounding of this evaluation, not of the bounds
-        assert (value >= box.lower[good][:, None] - slack).all(), f"{node} below its bound"
-        assert (value <= box.upper[good][:, None] + slack).all(), f"{node} above its bound"
-    outputs = values[-1].unflatten(0, (-1, count))[:, :, None]  # [instances, points, 1, 1, classes]
-    margin = (problem.rows(chosen)[good][:, None] * outputs).flatten(3).sum(dim=3)
-    assert (margin >= margins.lower[good][:, None] - 1e-9).all()
-    assert (margin <= margins.upper[good][:, None] + 1e-9).all()
-    assert not torch.isnan(margins.lower).any()
-    return int(good.sum()) * count
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_no_point_leaves_the_bounds_of_any_node(case: Case) -> None:
+    problem, eps = case.problem()
+    assert enclosed(problem, eps, samples=60) > 60
 
 
-@pytest.mark.parametrize("layer_norm", ["no_var", "standard", "none"])
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("relaxation", ["paper", "tight"])
-def test_no_point_leaves_the_bounds_of_any_node(layer_norm: str, layers: int, relaxation: str) -> None:
-    scale = 0.4 if (layers, relaxation) in ((1, "paper"), (2, "tight"), (3, "paper")) else 0.2
-    prepared = prepare(random_model(layers=layers, layer_norm=layer_norm, scale=scale, seed=7 * layers), IDS)
-    tried = 0
-    for k, method in enumerate(METHODS):
-        questions = [(prepared, ps) for ps in ((1,), (3,), (1, 2))]
-        p = NORMS[(layers + k) % len(NORMS)]
-        problem = problem_of(questions, p=p, method=method, relaxation=relaxation)  # type: ignore[arg-type]
-        tried += check(problem, torch.tensor([1e-3, 0.05, 0.02], dtype=torch.float64), seed=layers)
-    assert tried > 2000
+def test_every_norm_and_layer_norm_meets_every_extra() -> None:
+    """What the spread is worth."""
+    found = cases()
+    for extra in EXTRAS:
+        some = [c for c in found if c.extra == extra]
+        assert {c.method for c in some} >= set(METHODS)
+        assert {c.norm for c in some} == set(NORMS)
+        assert {c.layer_norm for c in some} == set(LAYER_NORMS)
+        assert {len(s) for c in some for s in c.sets} == {1, 2, 3}
 
 
-@pytest.mark.parametrize("p", NORMS)
-def test_ibp_margins_hold(p: float) -> None:
-    model = random_model(layers=2, scale=0.3, seed=5)
-    prepared = prepare(model, IDS)
-    problem = problem_of([(prepared, (i,)) for i in (1, 2, 3)], p=p, method="ibp", relaxation="paper")
-    eps = torch.tensor([0.002, 0.01, 0.02], dtype=torch.float64)
-    margins = problem.margins(eps)
-    ball = problem.ball(eps, [0, 1, 2])
-    for x in ball.sample(200, torch.Generator().manual_seed(0)).unbind(dim=1):
-        value = (problem.rows([0, 1, 2]) * problem.compiled.graph.values(x)[-1][:, None]).flatten(2).sum(dim=2)
-        assert (value >= margins.lower).all()
-        assert (value <= margins.upper).all()
+@pytest.mark.parametrize("kind", ["post", "pre", "pre, one layer, read inside", "products"])
+def test_no_point_leaves_the_bounds_of_models_of_other_kinds(kind: str) -> None:
+    for k, (method, relaxation) in enumerate(WAYS[2:]):
+        p = NORMS[k % len(NORMS)]
+        questions = [(of_kind(kind), s) for s in ((2,), (1, 3))]
+        problem = problem_of(questions, p=p, method=method, relaxation=relaxation)
+        eps = torch.tensor([RADII[p] / 2, RADII[p] / 8], dtype=torch.float64)
+        assert enclosed(problem, eps, samples=60) > 60
+
+
+@pytest.mark.parametrize("layer_norm", LAYER_NORMS)
+def test_three_layers(layer_norm: str) -> None:
+    for k, (method, relaxation) in enumerate((("backward", "tight"), ("backward-forward", "paper"))):
+        case = Case(method, relaxation, "", NORMS[k + 1], layer_norm, 3, ((2,), (1, 3)))
+        eps = torch.tensor([0.01, 0.002], dtype=torch.float64)
+        assert enclosed(case.problem()[0], eps, samples=40) > 40
+
+
+def narrower(box: Box) -> Box:
+    return Box(box.lower / 2 + box.centre / 2, box.upper / 2 + box.centre / 2)
+
+
+@pytest.mark.parametrize("broken", ["shift", "range", "probabilities", "local"])
+def test_what_is_wrong_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simplex shift, the intersection with the range of an op, probabilities and local nodes: each is checked."""
+    eps = torch.tensor([0.004, 0.002], dtype=torch.float64)
+    problem, _ = Case("backward", "tight", "", 2.0, "standard", 2, ((1,), (1, 2))).problem()
+    assert enclosed(problem, eps, samples=60) > 60
+    if broken == "shift":
+        honest = Coefficients.shifted
+        monkeypatch.setattr(Coefficients, "shifted", lambda self, w: (self.scaled(0), honest(self, w)[1]))
+    elif broken == "local":
+        local = {i: replace(known, block=known.block * 0.1) for i, known in problem.compiled.local.items()}
+        problem = replace(problem, compiled=replace(problem.compiled, local=local))
+    else:
+        op = Normalize if broken == "range" else OfDifferences
+        monkeypatch.setattr(op, "interval", lambda self, *boxes, f=op.interval: narrower(f(self, *boxes)))
+    with pytest.raises(AssertionError, match="its bound"):
+        enclosed(problem, eps, samples=60)
 
 
 def test_zero_radius_gives_the_margin_itself() -> None:
@@ -105,23 +152,8 @@ def test_zero_radius_gives_the_margin_itself() -> None:
     prepared = prepare(model, IDS)
     exact = prepared.logits[0, prepared.label] - prepared.logits[0]
     expected = torch.cat([exact[: prepared.label], exact[prepared.label + 1 :]])
-    for method in ("ibp", *METHODS):
-        problem = problem_of([(prepared, (2,))], p=2.0, method=method, relaxation="paper")  # type: ignore[arg-type]
+    for method, relaxation in WAYS:
+        problem = problem_of([(prepared, (2,))], p=2.0, method=method, relaxation=relaxation)
         found = problem.margins(torch.zeros(1, dtype=torch.float64))
         torch.testing.assert_close(found.lower[0], expected, rtol=1e-7, atol=1e-7)
         torch.testing.assert_close(found.upper[0], expected, rtol=1e-7, atol=1e-7)
-
-
-def test_float32_bounds_enclose_float64_ones_around_every_sample() -> None:
-    """In single precision the rounding is accounted for: its bounds still hold for the exact function."""
-    model = random_model(layers=2, scale=0.3, seed=9)
-    single, double = prepare(model, IDS, dtype=torch.float32), prepare(model, IDS)
-    eps = torch.tensor([1e-4, 1e-2])
-    problem = problem_of([(single, (1,)), (single, (2,))], p=2.0, method="backward-forward", relaxation="paper")
-    wide = problem_of([(double, (1,)), (double, (2,))], p=2.0, method="backward-forward", relaxation="paper")
-    margins = problem.margins(eps)
-    ball = wide.ball(eps.double(), [0, 1])
-    for x in ball.sample(100, torch.Generator().manual_seed(4)).unbind(dim=1):
-        value = (wide.rows([0, 1]) * wide.compiled.graph.values(x)[-1][:, None]).flatten(2).sum(dim=2)
-        assert (value >= margins.lower.double()).all()
-        assert (value <= margins.upper.double()).all()

@@ -20,11 +20,17 @@ from .sweep import Visitor, sweep
 
 def interval_margins(graph: Graph, ball: Perturbation, nominal: list[Tensor], rows: Tensor) -> Evaluation:
     """Bounds of `rows @ output` by intervals alone."""
-    good, whys = [torch.ones_like(ball.centre.flatten(1)[:, 0], dtype=torch.bool)], [""]
-    boxes: list[Box] = []
+    boxes, good, whys = interval_boxes(graph, ball, nominal)
+    return Evaluation(_last(graph, boxes, rows), good, whys, 0)
+
+
+def interval_boxes(graph: Graph, ball: Perturbation, nominal: list[Tensor]) -> tuple[list[Box], Tensor, list[str]]:
+    """The box of every node from those of its inputs, and the checks `[checks, instances]` with what they mean."""
+    every = torch.ones_like(ball.centre.flatten(1)[:, 0], dtype=torch.bool)
     longest = max(graph.nodes, key=lambda n: math.prod(n.shape))
-    good.append(torch.full_like(good[0], not too_many(ball.centre, _terms(graph, longest, longest))))
-    whys.append(too_long(longest, ball.centre))
+    good = [torch.full_like(every, not too_many(ball.centre, _terms(graph, longest, longest)))]
+    whys = [too_long(longest, ball.centre)]
+    boxes: list[Box] = []
     for node in graph.nodes:
         inputs = tuple(boxes[i] for i in node.inputs)
         if isinstance(node.op, Input):
@@ -43,7 +49,7 @@ def interval_margins(graph: Graph, ball: Perturbation, nominal: list[Tensor], ro
             keep = good[-1].reshape(-1, *(1,) * (box.lower.dim() - 1))
             box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))
         boxes.append(box)
-    return Evaluation(_last(graph, boxes, rows), torch.stack([g.expand_as(good[0]) for g in good]), whys, 0)
+    return boxes, torch.stack([g.expand_as(every) for g in good]), whys
 
 
 def _terms(graph: Graph, node: Node, parent: Node) -> float:

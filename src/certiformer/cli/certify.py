@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import strict
 from ..numbers import at_least, at_most
 from . import options
 
@@ -170,7 +170,7 @@ def _read_substitutions(path: Path) -> dict[str, list[str]]:
     from ..errors import InputError
 
     try:
-        content = encoder.loads(path.read_text(encoding="utf-8"))
+        content = strict.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
             f"--substitutions {path}: cannot be read: {getattr(error, 'strerror', None) or error}"

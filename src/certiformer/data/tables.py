@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
+from .. import strict
 from ..errors import InputError, short
 
 Form = Literal["text", "csv", "tsv", "jsonl", "json"]
@@ -219,8 +219,8 @@ def _values(file: str | Path, form: Form) -> Iterator[tuple[int, Any]]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return strict.loads(text)
+    except ValueError as error:
         raise InputError(f"{where}: expected JSON: {error}") from None
 
 

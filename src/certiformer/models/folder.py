@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from .. import strict
 from ..errors import ModelError
 from .model import Model
 from .network import Classifier, Config, Embeddings, expected_shapes, from_file_names, to_file_names
@@ -185,7 +186,8 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
         raise ModelError(f"{path}: expected UTF-8 text, one token a line, found other bytes at {error.start}") from None
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if len(set(lines)) != len(lines):
-        again = next(i for i, line in enumerate(lines) if lines.index(line) != i)
+        seen: set[str] = set()
+        again = next(i for i, line in enumerate(lines) if line in seen or seen.add(line))  # type: ignore[func-returns-value]
         raise ModelError(f"{path}: expected each token once, found {lines[again]!r} again at line {again + 1}")
     pieces = sum(line.startswith("##") and len(line) > 2 for line in lines)
     if pieces > len(lines) // 100 + 1:
@@ -201,7 +203,7 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = strict.loads(path.read_bytes())
     except ValueError as error:
         raise ModelError(f"{path}: expected JSON, found something else: {error}") from None
     if not isinstance(content, dict):

@@ -7,7 +7,6 @@ perturbed at its patches: position k is the k-th patch of the picture, its pixel
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .. import strict
 from ..errors import InputError, ModelError
 from .faithful import first_line
 from .model import Encoding, Model
@@ -23,6 +23,7 @@ from .wrapped import FromEmbeddings, FromPatches, WordTable
 
 MARKS = ("Ġ", "▁")  # how tokenisers write the space before a word
 _OWN_FIELDS = ("input_ids", "special_tokens_mask", "offset_mapping")  # read here; a tokenizer's other fields go in
+NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # nor a question whether to run what a folder holds
 _LONGEST = 10**6  # tokenisers write "no limit" as a huge number
 
 
@@ -207,8 +208,10 @@ def is_pretrained(model: object) -> bool:
 
 def needs_transformers(folder: Path) -> bool:
     """Whether a folder is one for `transformers`: another model type, or a tokenizer other than whole words."""
+    if not (folder / "config.json").is_file():  # nor a pipe or a device, which may never end
+        return False
     try:
-        config = json.loads((folder / "config.json").read_bytes())
+        config = strict.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError):
         return False
     if not isinstance(config, dict) or "layer_norm" in config:  # written by certiformer
@@ -230,22 +233,45 @@ def read_pretrained(
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # it would print a line on every command
     try:
-        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local)
+        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, **NO_CODE)
         kind = _architecture(transformers, config, str(source))
-        model = kind.from_pretrained(source, local_files_only=local, dtype=torch.float32)
+        _check_size(kind, config, Path(source))
+        options = {"local_files_only": local, "use_safetensors": True, "output_loading_info": True, **NO_CODE}
+        model, about = kind.from_pretrained(source, dtype=torch.float32, **options)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{source}: transformers could not open it: {first}") from error
     finally:
         if bars:
             logging.enable_progress_bar()
+    _check_weights(model, about, str(source))
     tokenizer = None
     if getattr(model, "main_input_name", "input_ids") == "input_ids":
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local, **NO_CODE)
         except (OSError, ValueError, KeyError, ImportError):
             tokenizer = None  # ids and embeddings can still be asked about; a text says what is missing
     return from_pretrained(model, tokenizer=tokenizer, token=token, threshold=threshold, name=Path(source).name)
+
+
+def _check_size(kind: Any, config: Any, folder: Path) -> None:
+    """The files can hold as many weights as the config asks for: checked before a byte is taken for them."""
+    held = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if held:
+        with torch.device("meta"):
+            wanted = sum(parameter.numel() for parameter in kind(config).parameters())
+        if wanted > held:  # a weight takes a byte or more
+            raise ModelError(f"{folder}: config.json asks for {wanted:,} weights, the files have {held:,} bytes")
+
+
+def _check_weights(model: nn.Module, about: dict[str, Any], where: str) -> None:
+    """Every weight comes from the file (a head that is not there would be random numbers), and all are finite."""
+    missing = sorted(str(name) for name in about.get("missing_keys", ()))
+    if missing:
+        raise ModelError(f"{where}: expected all weights of the model, {len(missing)} not found, such as {missing[0]}")
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise ModelError(f"{where}: expected finite values, found infinity or NaN in {name}")
 
 
 def _architecture(transformers: Any, config: Any, where: str) -> Any:

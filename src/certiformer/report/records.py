@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from .. import strict
 from ..errors import InputError
 from ..questions.importance import Ranked
 from ..text import escapes
@@ -117,14 +118,31 @@ def to_json(document: Document, *, indent: int | None = 1, ascii: bool = False) 
 def from_json(text: str, *, where: str = "the JSON") -> Document:
     """Read what `to_json` wrote; anything else is an InputError that says where it differs."""
     try:
-        content = json.loads(text)
+        content = strict.loads(text)
     except ValueError as error:
         raise InputError(f"{where}: expected JSON, found something else: {error}") from None
     if not isinstance(content, dict) or "schema" not in content:
         raise InputError(f"{where}: expected the JSON of a certiformer command, found no field 'schema'")
     if content["schema"] != SCHEMA:
         raise InputError(f"{where}: expected schema {SCHEMA}, found {content['schema']!r}: write it with this version")
-    return _read(Document, content, where)
+    document = _read(Document, content, where)
+    for i, sentence in enumerate(document.results):
+        _check(sentence, f"{where}: results[{i}]")
+    return document
+
+
+def _check(sentence: Sentence, where: str) -> None:
+    """What is said of tokens is said of each of them, and positions are those of tokens."""
+    count = len(sentence.tokens)
+    for name in ("special", "ids", "spans"):
+        value = getattr(sentence, name)
+        if value is not None and len(value) != count:
+            raise InputError(f"{where}: {name}: expected {count} items, as tokens has, found {len(value)}")
+    sets = [place.positions for run in sentence.runs for place in run.places]
+    sets += [verdict.positions for verdict in sentence.verdicts]
+    for position in (p for positions in sets for p in positions):
+        if not 0 <= position < count:
+            raise InputError(f"{where}: position {position}: expected one of the {count} tokens")
 
 
 def _finite(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Decimal
 
 from .errors import InputError
 
@@ -12,12 +12,12 @@ NOTHING = "–"
 
 def down(value: float | None, digits: int = 3) -> str:
     """A number that is proved, such as a certified radius: never more than it is."""
-    return NOTHING if value is None else _rounded(value, digits, ROUND_FLOOR)
+    return NOTHING if value is None else _rounded(value, digits, up=False)
 
 
 def up(value: float | None, digits: int = 3) -> str:
     """A number that was reached, such as an attacked radius: never less than it is."""
-    return NOTHING if value is None else _rounded(value, digits, ROUND_CEILING)
+    return NOTHING if value is None else _rounded(value, digits, up=True)
 
 
 def share(certified: float | None, attacked: float | None) -> str:
@@ -53,13 +53,34 @@ def at_most(value: float) -> str:
     return written if 1e-5 <= abs(value) < 1e16 else short
 
 
-def _rounded(value: float, digits: int, rounding: str) -> str:
+def _rounded(value: float, digits: int, *, up: bool) -> str:
+    """`value` to some digits, up or down: the nearest, or one step on where that is the wrong side."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    exact = Decimal(value)
-    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    rounded = exact.quantize(step, rounding=rounding)
-    if Decimal("1e-4") <= abs(rounded) < 10**digits:
-        places = max(0, digits - 1 - rounded.adjusted())
-        return f"{rounded:.{places}f}"
-    return f"{rounded:.{digits - 1}e}"
+    sign, size = ("-" if value < 0 else ""), abs(value)
+    up = up != (value < 0)
+    nearest = f"{size:.{digits - 1}e}"
+    head, _, tail = nearest.partition("e")
+    mantissa, exponent = int(head.replace(".", "")), int(tail)
+    written = float(nearest)
+    above, below = written > size, written < size
+    if written == size:  # they may still differ by less than floats can
+        above, below = Decimal(nearest) > Decimal(size), Decimal(nearest) < Decimal(size)
+    mantissa += int(below and up) - int(above and not up)
+    if mantissa == 10**digits:
+        mantissa, exponent = mantissa // 10, exponent + 1
+    elif mantissa < 10 ** (digits - 1):
+        mantissa, exponent = 10 * mantissa + 9, exponent - 1
+    return sign + _placed(str(mantissa), exponent)
+
+
+def _placed(digits: str, exponent: int) -> str:
+    """Digits with their point: 0.387, 38.7, 3.87e+5."""
+    if 0 <= exponent < len(digits):
+        whole, rest = digits[: exponent + 1], digits[exponent + 1 :]
+    elif -4 <= exponent < 0:
+        whole, rest = "0", "0" * (-exponent - 1) + digits
+    else:
+        point = "." if digits[1:] else ""
+        return f"{digits[0]}{point}{digits[1:]}e{exponent:+d}"
+    return f"{whole}.{rest}" if rest else whole

@@ -17,6 +17,8 @@ def visible(text: str, *, keep: str = "") -> str:
 
     One for one, so that positions in the text stay what they are. `keep` names those to leave, such as newlines.
     """
+    if text.isascii() and text.isprintable():
+        return text
     table = _PICTURES if not keep else {code: to for code, to in _PICTURES.items() if chr(code) not in keep}
     return text.translate(table)
 

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..numbers import down, up
-from ..report.style import HEAT_LIGHT, LEVELS
-from ..report.wording import strengths, summary
+from ..report.scale import levels
+from ..report.style import HEAT_LIGHT
+from ..report.wording import summary
 from ..text import visible
 from .terminal import console, unicode
 
@@ -90,15 +91,15 @@ def _run(sentence: Sentence, run: Run, output: Console) -> Group:
 
 
 def _coloured(sentence: Sentence, run: Run, styles: tuple[str, ...]) -> Text:
-    heat = strengths(sentence, run)
+    found = levels(run)
     text = Text()
     for i, token in enumerate(sentence.tokens):
         if sentence.special[i]:
             continue
         if text:
             text.append(" ")
-        style = styles[round(heat[i] * (LEVELS - 1))] if i in heat else ""
-        text.append_text(shown(f" {token} " if i in heat else token, style))
+        style = styles[found[i]] if i in found else ""
+        text.append_text(shown(f" {token} " if i in found else token, style))
     return text
 
 
@@ -110,11 +111,12 @@ def _styles(output: Console) -> tuple[str, ...]:
 
 
 def _legend(run: Run, styles: tuple[str, ...]) -> Text:
-    which = "certified" if run.method is not None else "attacked"
+    by_length = any(place.normalized is not None for place in run.places)
+    first = "1 or more of the embedding's length" if by_length else f"the largest in {run.norm}"
     text = Text()
     for style in styles:
         text.append("▁▁" if unicode() else "__", style=style)
-    text.append(f" strongest to weakest word, by {which} radius in {run.norm}", style="dim")
+    text.append(f" radius: {first}, then half as much for each step", style="dim")
     return text
 
 

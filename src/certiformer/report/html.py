@@ -1,201 +1,191 @@
-"""One self-contained HTML file from a document: no network, no scripts, all text escaped."""
+"""One self-contained HTML file from a document: no network; all text goes in as data and comes out as text.
+
+The page holds the results as JSON, with every number rounded and every colour chosen here, and a script that shows as
+many sentences as fit on a screen. A policy in the page allows that script and nothing else.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterable
+from collections import Counter
 from html import escape
+from importlib.resources import files
+from statistics import median
+from typing import Any
 
-from ..numbers import at_most, down, share, up
+from ..numbers import NOTHING, down, up
 from ..questions.importance import Ranked
-from .records import Document, Place, Run, Sentence, Verdict
+from ..text import visible
+from .records import Document, Run, Sentence
+from .scale import largest, levels, relative
 from .style import LEVELS, css
-from .wording import MEANING, explanation, strengths, summary
+from .wording import MEANING, summary, told
 
-_MOST_BARS = 60  # sets shown as bars and rows; a longer list keeps its smallest
+FEW = 100  # sentences up to which the page says what each one cost
+TITLES = {
+    "certify": "Is the verdict proved?",
+    "importance": "Which words matter?",
+    "attack": "How small a change is enough?",
+}
+_TITLE = "How far may each word move?"
+_MEANINGS = {
+    "certify": "Certified: proved; no change asked about changes the verdict. Refuted: one was found that does.",
+    "importance": "The less a word may move, relative to the length of its embedding, the more it matters.",
+    "attack": "Attacked: a change of this size that changes the verdict was found.",
+}
+_BREAKS = "\n\t"
 
 
 def html(document: Document) -> str:
     """The report of everything in a document."""
-    tabs = max((len(sentence.runs) for sentence in document.results), default=1)
-    title = f"certiformer: {_plural(len(document.results), 'sentence')}, model {document.model}"
-    body = "".join(_sentence(i, s) for i, s in enumerate(document.results))
+    title = TITLES.get(document.command, _TITLE)
+    count = _plural(len(document.results), "sentence")
+    script, sheet = files(__package__).joinpath("page.js").read_text(encoding="utf-8"), css()
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(sheet)}'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{css(tabs)}</style></head><body><main>"
-        f"<h1>How far may each word move?</h1>"
-        f'<p class="soft">{_plural(len(document.results), "sentence")}, model {escape(document.model)}, '
-        f"{escape(document.created)}</p>"
-        f"<p>{escape(MEANING)}</p>"
-        f"{_state(document)}{body}{_about(document)}</main></body></html>\n"
+        f"<title>{_text(f'{title} {count}, model {document.model}')}</title><style>{sheet}</style></head><body><main>"
+        f'<h1>{title}</h1><p class="soft">{count}, model {_text(document.model)}, {_text(document.created)}</p>'
+        f"<p>{escape(_MEANINGS.get(document.command, MEANING))}</p>"
+        f'{_state(document)}{_overview(document)}<div id="app"></div>'
+        "<noscript><p>The sentences are shown by a script, which this browser does not run.</p></noscript>"
+        f"{_about(document)}</main>"
+        f'<script type="application/json" id="data">{_data(document)}</script><script>{script}</script></body></html>\n'
     )
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+def _text(text: str) -> str:
+    return escape(visible(text, keep=_BREAKS))
 
 
 def _state(document: Document) -> str:
-    parts = []
-    if not document.complete:
-        parts.append('<p class="bad">Stopped half way: this is what was finished.</p>')
-    for failure in document.failures:
-        line = "" if failure.line is None else f"line {failure.line}: "
-        parts.append(f'<p class="bad">{escape(line + failure.message)}</p>')
+    parts = [] if document.complete else ['<p class="bad">Stopped half way: this is what was finished.</p>']
+    lines = "".join(
+        f"<li>{_text(('' if f.line is None else f'line {f.line}: ') + f.message)}</li>" for f in document.failures
+    )
+    if lines:
+        head = f"{_plural(len(document.failures), 'sentence')} could not be handled"
+        opened = " open" if len(document.failures) <= 10 else ""
+        parts.append(f'<details class="bad"{opened}><summary>{head}</summary><ul>{lines}</ul></details>')
     return "".join(parts)
 
 
-def _sentence(index: int, sentence: Sentence) -> str:
-    note = f'<p class="note small">Note: {escape(sentence.note)}.</p>' if sentence.note else ""
-    return (
-        f'<section aria-label="sentence {index + 1}"><div class="head">'
-        f'<h2>The model says <span class="verdict">{escape(sentence.label)}</span></h2>'
-        f'<span class="soft small">margin {sentence.margin:.3g}</span></div>{note}'
-        f"{''.join(_verdict(v) for v in sentence.verdicts)}"
-        f"{_tabs(index, sentence) if sentence.runs else _plain(sentence)}{_importance(sentence.importance)}</section>"
-    )
+def _overview(document: Document) -> str:
+    """Everything in a few numbers, where there is more than one sentence."""
+    if len(document.results) < 2:
+        return ""
+    labels = Counter(sentence.label for sentence in document.results)
+    rows = [("the model says", ", ".join(f"{label}: {n:,}" for label, n in labels.most_common()))]
+    verdicts = Counter(verdict.status for sentence in document.results for verdict in sentence.verdicts)
+    if verdicts:
+        rows.append(("verdicts", ", ".join(f"{status}: {n:,}" for status, n in verdicts.most_common())))
+    for norm in dict.fromkeys(run.norm for sentence in document.results for run in sentence.runs):
+        runs = [run for sentence in document.results for run in sentence.runs if run.norm == norm]
+        weakest = [min(v) for run in runs if (v := [p.certified for p in run.places if p.certified is not None])]
+        if weakest:
+            rows.append(
+                (f"certified {norm}, weakest words", f"median {down(median(weakest))}, least {down(min(weakest))}")
+            )
+        reached = [min(v) for run in runs if (v := [p.attacked for p in run.places if p.attacked is not None])]
+        if reached:
+            values = f"median {up(median(reached))}, least {up(min(reached))}"
+            rows.append((f"attacked {norm}, weakest words", values))
+    written = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in rows)
+    return f'<section aria-label="overview"><h2>All sentences</h2><dl>{written}</dl></section>'
 
 
-def _plain(sentence: Sentence) -> str:
-    return f'<p class="heat" style="padding-bottom:0">{escape(sentence.text)}</p>'
+def _data(document: Document) -> str:
+    """The results as JSON that cannot end the element it stands in."""
+    norms = list(dict.fromkeys(run.norm for sentence in document.results for run in sentence.runs))
+    most = {norm: largest(r for s in document.results for r in s.runs if r.norm == norm) for norm in norms}
+    content = {
+        "norms": norms,
+        "levels": LEVELS,
+        "most": [down(most[norm]) for norm in norms],
+        "sentences": [_sentence(s, norms, most, costs=len(document.results) <= FEW) for s in document.results],
+    }
+    written = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _tabs(index: int, sentence: Sentence) -> str:
-    switches = "".join(
-        f'<input type="radio" name="t{index}" id="t{index}-{k}"{" checked" if k == _first(sentence) else ""}>'
-        f'<label for="t{index}-{k}">{escape(run.norm)}</label>'
-        for k, run in enumerate(sentence.runs)
-    )
-    panels = "".join(_panel(sentence, run) for run in sentence.runs)
-    return f'<div class="tabs">{switches}{panels}</div>'
+def _sentence(sentence: Sentence, norms: list[str], most: dict[str, float], *, costs: bool) -> dict[str, Any]:
+    """A sentence: its text as it is, how to cut it into words, and their positions."""
+    text, cuts, positions = _cut(sentence)
+    runs = {str(norms.index(r.norm)): _run(sentence, r, positions, most[r.norm], costs=costs) for r in sentence.runs}
+    content: dict[str, Any] = {
+        "text": visible(text, keep=_BREAKS),
+        "cuts": " ".join(map(str, cuts)),
+        "at": " ".join(map(str, positions)),
+        "label": visible(sentence.label),
+        "margin": f"{sentence.margin:.3g}",
+        "note": visible(sentence.note or ""),
+        "verdicts": [[v.status, visible(told(v, sentence.label))] for v in sentence.verdicts],
+        "runs": runs,
+        "ranks": [_rank(r) for r in sentence.importance],
+    }
+    return {key: value for key, value in content.items() if value}
 
 
-def _first(sentence: Sentence) -> int:
-    """The norm shown first: l2 where there is one."""
-    norms = [run.norm for run in sentence.runs]
-    return norms.index("l2") if "l2" in norms else 0
+def _rank(r: Ranked) -> list[Any]:
+    by = [r.attacked_rank or NOTHING, visible(r.replacement or "")]
+    return [visible(r.word), r.rank, down(r.normalized), r.gradient_rank, *by, relative(r.normalized), str(r.position)]
 
 
-def _panel(sentence: Sentence, run: Run) -> str:
-    error = ""
-    if run.error is not None:
-        record = escape(json.dumps(run.error, indent=1, ensure_ascii=False))
-        error = f'<div class="bad"><p>{escape(str(run.error.get("message", "error")))}</p><pre>{record}</pre></div>'
-    return (
-        f'<div class="panel">{_heat(sentence, run)}{_legend(run)}{error}'
-        f"<p>{escape(_capital(summary(sentence, run)))}.</p>{_keys(run)}{_bars(run)}{_table(run)}{_costs(run)}</div>"
-    )
+def _run(sentence: Sentence, run: Run, positions: list[int], most: float, *, costs: bool) -> dict[str, Any]:
+    """One norm of a sentence: columns with spaces between the values, and a digit of colour for each word."""
+    told_of = summary(sentence, run)
+    sets = ["+".join(map(str, p.positions)) for p in run.places]
+    by = [visible(p.replacement or p.flipped or NOTHING) for p in run.places]
+    content: dict[str, Any] = {
+        "sets": "" if sets == [str(i) for i in positions] else " ".join(sets),
+        "names": [visible(" + ".join(p.words)) for p in run.places if len(p.positions) > 1],
+        "by": "" if run.attack is None else by[0] if len(set(by)) == 1 else by,
+        "told": visible(told_of[:1].upper() + told_of[1:] + "."),
+        "costs": _costs(run) if costs else "",
+        "error": visible(json.dumps(run.error, indent=1, ensure_ascii=False), keep=_BREAKS) if run.error else "",
+        "relative": _digits(levels(run), positions),
+        "absolute": _digits(levels(run, most=most), positions),
+    }
+    if run.method is not None:
+        content["certified"] = " ".join(down(p.certified) for p in run.places)
+        content["normalized"] = " ".join(down(p.normalized) for p in run.places)
+    if run.attack is not None:
+        content["attacked"] = " ".join(up(p.attacked) for p in run.places)
+    return {key: value for key, value in content.items() if value}
 
 
-def _heat(sentence: Sentence, run: Run) -> str:
-    """The text, each word in the colour of its smallest radius, with what is known of it on hover and focus."""
-    heat = strengths(sentence, run)
-    parts: list[str] = []
-    for before, word, position in _pieces(sentence):
-        parts.append(escape(before))
-        if position is None or position not in heat:
-            parts.append(escape(word))
-            continue
-        level = round(heat[position] * (LEVELS - 1))
-        told = escape(_told(sentence, run, position))
-        parts.append(f'<span class="w h{level}" tabindex="0">{escape(word)}<span class="tip">{told}.</span></span>')
-    hint = "Point at a word, tap it or tab to it to read its radii."
-    return f'<div class="heat">{"".join(parts)}<span class="hint" aria-hidden="true">{hint}</span></div>'
+def _digits(found: dict[int, int], positions: list[int]) -> str:
+    return "".join(str(found.get(position, "-")) for position in positions)
 
 
-def _pieces(sentence: Sentence) -> Iterable[tuple[str, str, int | None]]:
-    """What stands before each token, the token as written, and its position."""
+def _cut(sentence: Sentence) -> tuple[str, list[int], list[int]]:
+    """The text, how many UTF-16 units lie before and in each token, one after the other, and the tokens' positions."""
     if sentence.spans is None or not sentence.text:
-        yield from ((" ", t, i) for i, t in enumerate(sentence.tokens) if not sentence.special[i])
-        return
-    end = 0
+        words = [(i, token) for i, token in enumerate(sentence.tokens) if not sentence.special[i]]
+        lengths = [n for k, (_, token) in enumerate(words) for n in (int(k > 0), _units(token))]
+        return " ".join(token for _, token in words), lengths, [i for i, _ in words]
+    text, end = sentence.text, 0
+    cuts: list[int] = []
+    positions: list[int] = []
     for position, span in enumerate(sentence.spans):
-        if span is not None and end <= span[0] <= span[1] <= len(sentence.text):
-            yield sentence.text[end : span[0]], sentence.text[span[0] : span[1]], position
+        if span is not None and end <= span[0] <= span[1] <= len(text):
+            cuts += [_units(text[end : span[0]]), _units(text[span[0] : span[1]])]
+            positions.append(position)
             end = span[1]
-    yield sentence.text[end:], "", None
+    return text, cuts, positions
 
 
-def _told(sentence: Sentence, run: Run, position: int) -> str:
-    mine = [p for p in run.places if position in p.positions]
-    place = min(mine, key=lambda p: p.certified if p.certified is not None else p.attacked or float("inf"))
-    numbers = ", ".join(
-        part
-        for part in (
-            f"certified {down(place.certified)}" if place.certified is not None else "",
-            (f"attacked {up(place.attacked)}" if place.attacked is not None else "no attack found")
-            if run.attack is not None
-            else "",
-        )
-        if part
-    )
-    return f"{' + '.join(place.words)}: {numbers} ({run.norm}) – {explanation(place, run, sentence.label)}"
-
-
-def _legend(run: Run) -> str:
-    values = [p.certified if p.certified is not None else p.attacked for p in run.places]
-    known = [v for v in values if v is not None]
-    ramp = "".join(f'<i class="h{i}"></i>' for i in range(LEVELS))
-    ends = f"{down(max(known))} to {down(min(known))}" if known else ""
-    which = "certified" if any(p.certified is not None for p in run.places) else "attacked"
-    return (
-        f'<p class="legend"><span><span class="ramp">{ramp}</span> {which} radius {ends}: '
-        f"the stronger the colour, the weaker the word</span></p>"
-    )
-
-
-def _keys(run: Run) -> str:
-    keys = ""
-    if any(place.certified is not None for place in run.places):
-        keys += '<span><i class="key" style="background:var(--proved)"></i>certified (proved)</span>'
-    if run.attack is not None:
-        keys += '<span><i class="key" style="background:var(--reached)"></i>attacked (counterexample)</span>'
-    return f'<p class="legend">{keys}</p>'
-
-
-def _shown(run: Run) -> list[Place]:
-    if len(run.places) <= _MOST_BARS:
-        return list(run.places)
-    return sorted(run.places, key=lambda p: p.certified if p.certified is not None else p.attacked or 1e300)[
-        :_MOST_BARS
-    ]
-
-
-def _bars(run: Run) -> str:
-    largest = max((v for p in run.places for v in (p.certified, p.attacked) if v is not None), default=0.0)
-    scale = 100 / largest if largest > 0 else 0.0
-    rows = []
-    for place in _shown(run):
-        inner = f'<i style="width:{place.attacked * scale:.2f}%"></i>' if place.attacked is not None else ""
-        if place.certified is not None:
-            inner += f'<b style="width:{place.certified * scale:.2f}%"></b>'
-        rows.append(
-            f'<li><span class="name">{escape(" + ".join(place.words))}</span><span class="track">{inner}</span>'
-            f'<span class="num soft">{_pair(place, run)}</span></li>'
-        )
-    more = len(run.places) - len(rows)
-    rest = f'<p class="small soft">and {more:,} more sets with larger radii</p>' if more else ""
-    return f'<ul class="bars">{"".join(rows)}</ul>{rest}'
-
-
-def _pair(place: Place, run: Run) -> str:
-    parts = [down(place.certified)] if place.certified is not None else []
-    if run.attack is not None:
-        parts.append(up(place.attacked) if place.attacked is not None else "none")
-    return " / ".join(parts)
-
-
-def _table(run: Run) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(" + ".join(p.words))}</td><td class="num wide">{", ".join(map(str, p.positions))}</td>'
-        f'<td class="num">{down(p.certified, 4)}</td><td class="num">{up(p.attacked, 4)}</td>'
-        f'<td class="num wide">{share(p.certified, p.attacked)}</td><td class="num wide">{down(p.normalized)}</td>'
-        f"<td>{escape(p.replacement or p.flipped or '–')}</td></tr>"
-        for p in _shown(run)
-    )
-    return (
-        f"<details><summary>Table in {escape(run.norm)}</summary><table><thead><tr><th>word</th>"
-        '<th class="wide">position</th><th>certified</th><th>attacked</th><th class="wide">proved share</th>'
-        f'<th class="wide">certified / length of embedding</th><th>becomes</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></details>"
-    )
+def _units(text: str) -> int:
+    """How long a text is to a browser."""
+    return len(text) if text.isascii() else len(visible(text, keep=_BREAKS).encode("utf-16-le")) // 2
 
 
 def _costs(run: Run) -> str:
@@ -207,49 +197,18 @@ def _costs(run: Run) -> str:
     if run.attack is not None:
         seconds = "" if run.attack_seconds is None else f" in {run.attack_seconds:.2f} s"
         parts.append(f"attacked by {run.attack}{seconds}")
-    return f'<p class="small soft">{escape(_capital("; ".join(parts)))}.</p>' if parts else ""
-
-
-def _verdict(verdict: Verdict) -> str:
-    what = f"{' '.join(verdict.words)}: any of the substitutes given"
-    if verdict.eps is not None:
-        what = f"{' + '.join(verdict.words) or 'the text'} by up to {at_most(verdict.eps)} in {verdict.norm}"
-    colour = "" if verdict.status == "certified" else ' style="color:var(--bad)"'
-    told = f" – {verdict.message}" if verdict.message else ""
-    return (
-        f'<p><span class="badge"{colour}>{escape(verdict.status)}</span> {escape(what)}'
-        f'<span class="soft small">{escape(told)}</span></p>'
-    )
-
-
-def _importance(ranked: tuple[Ranked, ...]) -> str:
-    if not ranked:
-        return ""
-    rows = "".join(
-        f'<tr><td>{escape(r.word)}</td><td class="num">{r.rank}</td><td class="num wide">{down(r.normalized)}</td>'
-        f'<td class="num">{r.gradient_rank}</td><td class="num">{r.attacked_rank or "–"}</td></tr>'
-        for r in ranked
-    )
-    return (
-        '<table><caption class="soft small">Rank 1 is the most important word</caption><thead><tr><th>word</th>'
-        '<th>by certified radius</th><th class="wide">radius / length</th><th>by gradient</th>'
-        f"<th>by closest word</th></tr></thead><tbody>{rows}</tbody></table>"
-    )
+    written = "; ".join(parts)
+    return written and f"{written[0].upper()}{written[1:]}."
 
 
 def _about(document: Document) -> str:
     settings = {k: v for k, v in document.settings.items() if v is not None}
     rows = [("command", document.command), ("model", document.model), ("labels", ", ".join(document.labels))]
     rows += [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in settings.items()]
-    rows += [("seconds", f"{document.seconds:.1f}")]
-    rows += list(document.versions.items())
-    written = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in rows)
+    rows += [("seconds", f"{document.seconds:.1f}"), *document.versions.items()]
+    written = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in rows)
     return f'<section aria-label="settings"><h2>Settings</h2><dl>{written}</dl></section>'
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -31,6 +31,7 @@ _LIGHT = {
     "proved": "#1d5fa8",
     "reached": "#a9c8ea",
     "bad": "#a3170c",
+    "good": "#1b6b3a",
     "focus": "#1d5fa8",
 }
 _DARK = {
@@ -43,6 +44,7 @@ _DARK = {
     "proved": "#7db4f0",
     "reached": "#32506f",
     "bad": "#ff9a88",
+    "good": "#7fd39b",
     "focus": "#7db4f0",
 }
 _RULES = """
@@ -62,26 +64,17 @@ section{background:var(--card);border:1px solid var(--line);border-radius:.75rem
 .badge{display:inline-block;border:1px solid currentColor;border-radius:1rem;padding:0 .6rem;font-size:.875rem}
 .note,.bad{border-left:.25rem solid var(--line);padding-left:.75rem}
 .bad{border-color:var(--bad);color:var(--bad);overflow-wrap:anywhere}
-.tabs>input{position:absolute;opacity:0;pointer-events:none}
-.tabs>label{display:inline-block;padding:.3rem .9rem;margin:.75rem .4rem 0 0;border:1px solid var(--line);
-border-radius:1rem;cursor:pointer;font-size:.875rem}
-.tabs>input:checked+label{background:var(--ink);color:var(--card);border-color:var(--ink)}
-.tabs>input:focus-visible+label{outline:2px solid var(--focus);outline-offset:2px}
-.panel{display:none}
-.heat{position:relative;font-size:1.3rem;line-height:2;margin:.75rem 0 0;padding-bottom:3.6rem;white-space:pre-wrap;
-overflow-wrap:anywhere}
+.heat{font-size:1.3rem;line-height:2;margin:.75rem 0 0;white-space:pre-wrap;overflow-wrap:anywhere}
 .w{padding:.14em .16em;border-radius:.3em;cursor:default}
 .w:hover,.w:focus{outline:2px solid var(--focus);outline-offset:1px}
-.hint,.tip{position:absolute;left:0;right:0;bottom:0;height:3.3rem;font-size:.875rem;line-height:1.4;padding-top:.6rem;
-white-space:normal;overflow:hidden}
-.hint{color:var(--soft)}
-.tip{display:none;z-index:1;background:var(--card);color:var(--ink)}
-.w:hover .tip,.w:focus .tip{display:block}
+.tip{min-height:2.8rem;margin:.4rem 0 0}
 .legend{display:flex;flex-wrap:wrap;gap:.4rem 1.5rem;align-items:center;font-size:.8125rem;color:var(--soft)}
 .legend span{display:inline-flex;gap:.4rem;align-items:center}
 .ramp{gap:0!important}
 .ramp i{display:block;width:1.1rem;height:.8rem}
 .key{width:1.4rem;height:.7rem;border-radius:.2rem;display:inline-block}
+.proved{background:var(--proved)}
+.reached{background:var(--reached)}
 .bars{margin:.5rem 0 0;padding:0;list-style:none}
 .bars li{display:grid;grid-template-columns:minmax(4.5rem,9rem) 1fr 8.5rem;gap:.75rem;align-items:center;
 padding:.16rem 0;font-size:.875rem}
@@ -91,8 +84,25 @@ padding:.16rem 0;font-size:.875rem}
 .track i{background:var(--reached)}
 .track b{background:var(--proved);top:.25rem;bottom:.25rem}
 .num{font-variant-numeric:tabular-nums;white-space:nowrap}
-details{margin-top:1rem}
+.body details,.bad{margin-top:1rem}
 summary{cursor:pointer;font-size:.875rem}
+.card{background:var(--card);border:1px solid var(--line);border-radius:.75rem;padding:.6rem 1.25rem;margin:.5rem 0}
+.card>summary{display:flex;gap:.75rem;align-items:baseline;list-style-position:inside}
+.card>summary .line{flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;font-size:1rem}
+.card[open]>summary .line{visibility:hidden}
+.line .w{padding:.05em .1em}
+.end{text-align:right;display:flex;gap:.4rem;align-items:baseline;flex-wrap:wrap;justify-content:flex-end;max-width:60%}
+.body{padding-bottom:.6rem}
+.controls{display:flex;flex-wrap:wrap;gap:.6rem 1.25rem;align-items:center;margin:1rem 0}
+.choice{display:inline-flex;gap:.35rem;align-items:center;flex-wrap:wrap}
+button,input{font:inherit;font-size:.875rem;color:var(--ink);background:var(--card);border:1px solid var(--line);
+border-radius:1rem;padding:.25rem .8rem}
+button{cursor:pointer}
+button[aria-pressed=true]{background:var(--ink);color:var(--card);border-color:var(--ink)}
+button:disabled{opacity:.4;cursor:default}
+button:focus-visible,input:focus-visible,summary:focus-visible{outline:2px solid var(--focus);outline-offset:2px}
+.certified{color:var(--good)}
+.refuted,.error{color:var(--bad)}
 table{border-collapse:collapse;width:100%;font-size:.875rem;margin-top:.5rem}
 th,td{text-align:right;padding:.3rem .4rem;border-bottom:1px solid var(--line);vertical-align:top}
 th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}
@@ -107,22 +117,21 @@ section{padding:1rem .85rem}
 .name{text-align:left}
 .bars .track{grid-row:2;grid-column:1/-1}
 .wide{display:none}
-.heat{font-size:1.15rem;padding-bottom:5.6rem}
-.hint,.tip{height:5.1rem}
+.heat{font-size:1.15rem}
+.card{padding:.6rem .85rem}
+.card>summary{flex-wrap:wrap}
+.card>summary .line{flex-basis:70%}
+.end{max-width:100%}
 }
-@media print{.panel{display:block!important}.tabs>input,.tabs>label,.hint{display:none!important}}
+@media print{.controls,.tip{display:none}}
 """
 
 
-def css(tabs: int) -> str:
-    """The whole sheet, for at most this many norms of one sentence."""
-    shown = ",".join(
-        f".tabs>input:nth-of-type({i}):checked~.panel:nth-of-type({i})" for i in range(1, max(1, tabs) + 1)
-    )
+def css() -> str:
+    """The whole sheet."""
     return (
         f":root{{{_names(_LIGHT)}}}{_heat(HEAT_LIGHT)}"
-        f"@media (prefers-color-scheme:dark){{:root{{{_names(_DARK)}}}{_heat(HEAT_DARK)}}}"
-        f"{_RULES}{shown}{{display:block}}"
+        f"@media (prefers-color-scheme:dark){{:root{{{_names(_DARK)}}}{_heat(HEAT_DARK)}}}{_RULES}"
     )
 
 

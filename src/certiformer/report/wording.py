@@ -93,19 +93,3 @@ def summary(sentence: Sentence, run: Run) -> str:
     if place is None:
         return f"no attack in {run.norm} succeeded"
     return explanation(place, run, sentence.label)
-
-
-def strengths(sentence: Sentence, run: Run) -> dict[int, float]:
-    """How fragile each position is, from 0 (the strongest word) to 1 (the weakest), by its smallest radius."""
-    radii: dict[int, float] = {}
-    for place in run.places:
-        value = place.certified if place.certified is not None else place.attacked
-        if value is not None:
-            for position in place.positions:
-                radii[position] = min(value, radii.get(position, value))
-    if not radii:
-        return {}
-    low, high = min(radii.values()), max(radii.values())
-    if high <= low:
-        return dict.fromkeys(radii, 0.5)
-    return {position: (high - value) / (high - low) for position, value in radii.items()}

@@ -67,13 +67,13 @@ class Builder:
     def unsupported(self, what: str) -> Ref:
         shapes = str(list(self.result_shape))
         self.problems.append(f"{what} ({self.target or 'no operator'}, at {self.path or 'the top'}, gives {shapes})")
-        return self.standin()
+        return self.standin(self.result_shape)
 
     # ---- what captures use -------------------------------------------------------------------------------------
 
-    def standin(self) -> Ref:
-        """A node of the shape of the current result that depends on the input."""
-        zeros = self.example.new_zeros((1, *self.result_shape))
+    def standin(self, shape: Shape) -> Ref:
+        """A node of some shape that depends on the input."""
+        zeros = self.example.new_zeros((1, *shape))
         return self._append(Constant(zeros[0]), (), zeros, perturbed=True)
 
     def call(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:

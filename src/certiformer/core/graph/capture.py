@@ -83,7 +83,7 @@ def _step(node: Any, env: dict[Any, Any], builder: Builder) -> Any:
     builder.path = _path(node)
     if node.target is operator.getitem:
         # of one of the results of something unsupported there is a stand-in
-        return builder.standin() if isinstance(args[0], Ref) else args[0][args[1]]
+        return builder.standin(tuple(node.meta["val"].shape)) if isinstance(args[0], Ref) else args[0][args[1]]
     return builder.call(node.target, tuple(args), dict(kwargs), node.meta.get("val"))
 
 

@@ -14,6 +14,7 @@ from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward
 HUGE = 1e30  # in the place of a remainder that is not known
 FARTHEST = 0.99  # of its length that a vector may move before its direction is taken for any
 PIECES = 256
+LEAST_EPS = 1e-30  # an eps below this may vanish in rounding: then a length of zero is one that cannot be divided by
 
 
 @register
@@ -37,6 +38,17 @@ class Normalize(Op):
     summary = "Taylor's first order in the middle with a bound on the remainder; constants where that is worse"
     distances = True
     eps: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.eps < math.inf:
+            raise ValueError(f"eps={self.eps!r}: expected 0 or more")
+
+    def valid(self, *boxes: Box) -> Tensor | None:
+        """Without an eps, `0 / 0` must lie outside the box."""
+        if self.eps >= LEAST_EPS:
+            return None
+        _, low, _ = Normalize(0.0).reach(boxes[0])
+        return (low > 0).flatten(1).all(dim=1)
 
     def forward(self, *x: Tensor) -> Tensor:
         z = x[0]
@@ -85,10 +97,12 @@ class Normalize(Op):
         z0, r = box.centre, box.radius
         rho, _, _ = self.reach(box)
         sigma = torch.sqrt((z0 * z0).mean(dim=-1, keepdim=True) + self.eps)
+        normal = self.normal(z0, sigma)
+        sigma = torch.where(sigma > 0, sigma, 1.0)  # 0 / 0 is no number
         y0 = z0 / sigma
         values = self.interval(box)
         root, slack = math.sqrt(n), 1 + (4 * n + 64) * float(torch.finfo(z0.dtype).eps)
-        moved = torch.where(self.normal(z0, sigma), rho / (root * sigma) * slack, math.inf)
+        moved = torch.where(normal, rho / (root * sigma) * slack, math.inf)
         t = moved.clamp(max=FARTHEST)
         e = (y0 / root).abs()
         radial = (e * r).sum(dim=-1, keepdim=True)  # of the length of z0 towards it

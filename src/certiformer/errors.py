@@ -23,3 +23,8 @@ def short(value: object, limit: int = 80) -> str:
     """A value as it is restated in a message: written out, and cut where it is long."""
     written = repr(value)
     return written if len(written) <= limit else written[: limit - 3] + "..."
+
+
+def title(module: object) -> str:
+    """How a module is called in a message: by its class, or by that of the model it wraps."""
+    return str(getattr(module, "title", type(module).__name__))

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import InputError, ModelError
 from ..models.model import Model
 from ..questions.inputs import UNKNOWN_TOKENS, Prepared, embed_ids, margins
+from .forward import logits_of
 from .gradient import check, winner
 from .norms import lengths
 
@@ -107,7 +108,7 @@ def _first_flip(
         ids = template.repeat(len(some), 1)
         ids[:, position] = some
         with torch.no_grad():
-            logits = fast.module(embed_ids(fast, ids, dtype=dtype))
+            logits = logits_of(fast.module, embed_ids(fast, ids, dtype=dtype))
         near = _NEAR * logits.abs().amax(dim=1) if dtype != torch.float64 else 0.0
         close = (margins(logits, prepared.label) <= near).nonzero()[:, 0]
         hit = _decide(prepared, exact, ids[close]) if len(close) else None
@@ -121,7 +122,7 @@ def _first_flip(
 def _decide(prepared: Prepared, exact: Model, ids: Tensor) -> tuple[int, Tensor, int] | None:
     """The first of some inputs `[rows, n]` whose answer differs in float64, alone: its row, embeddings and label."""
     with torch.no_grad():
-        found = margins(exact.module(embed_ids(exact, ids, dtype=torch.float64)), prepared.label)
+        found = margins(logits_of(exact.module, embed_ids(exact, ids, dtype=torch.float64)), prepared.label)
     for row in (found <= 0).nonzero()[:, 0].tolist():
         point = embed_ids(exact, ids[row : row + 1], dtype=torch.float64)
         logits = check(exact.module, point)

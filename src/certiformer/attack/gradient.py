@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..questions.inputs import Prepared, margins
+from .forward import alone, logits_of
 from .norms import dual_lengths, into_ball, lengths, steepest
 
 _ELEMENTS = 2**20  # numbers of input in one batch
@@ -53,7 +54,7 @@ class _Rows:
 
     def margins(self, delta: Tensor) -> Tensor:
         with torch.no_grad():
-            return margins(self.module(self.points(delta)), self.label)
+            return margins(logits_of(self.module, self.points(delta)), self.label)
 
 
 def smallest(
@@ -164,10 +165,12 @@ def _kept(start: Tensor, progress: float, d: int) -> Tensor:
 def _slopes(rows: _Rows, delta: Tensor, towards: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The margin, the margin to the class a row goes towards, and the gradient of the latter."""
     moved = delta.detach().requires_grad_(True)
-    logits = rows.module(rows.points(moved))
+    logits = logits_of(rows.module, rows.points(moved))
     margin = margins(logits, rows.label)
     chosen = logits[:, rows.label] - logits.gather(1, towards[:, None])[:, 0]
     aimed = torch.where(start == 0, margin, chosen)
+    if not aimed.requires_grad:  # a module that cuts gradients off: what is left are random starts
+        return margin, aimed, torch.zeros_like(delta)
     (gradient,) = torch.autograd.grad(aimed.sum(), moved)
     return margin.detach(), aimed.detach(), torch.nan_to_num(gradient)
 
@@ -206,8 +209,7 @@ def _checked(row: _Rows, delta: Tensor, *, p: float) -> tuple[Tensor | None, flo
 def check(module: nn.Module, point: Tensor) -> Tensor:
     """The logits of one point, alone, as anyone would compute them."""
     with torch.no_grad():
-        logits: Tensor = module(point)
-    return logits
+        return alone(module, point)
 
 
 def winner(logits: Tensor, label: int | None = None) -> int:

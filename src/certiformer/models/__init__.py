@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import InputError, ModelError
+from ..errors import InputError, ModelError, short
 from .folder import read_folder, write_folder
 from .model import Encoding, Model, Tokenizer
 from .network import Classifier, Config, Embeddings
@@ -38,7 +38,7 @@ _FOLDER = Path(__file__).parent / "bundled"
 
 
 def load(
-    source: str | os.PathLike[str] | nn.Module | None = None,
+    source: Model | str | os.PathLike[str] | nn.Module | Any = None,
     *,
     tokenizer: Any = None,
     embeddings: Callable[[Tensor], Tensor] | None = None,
@@ -50,38 +50,59 @@ def load(
     """Open a model.
 
     `source` is the name of a bundled model ("sst-1", "sst-2", "sst-3"; None is the default), a folder, "hf:NAME" for a
-    name on the Hugging Face hub, a Hugging Face model (with its `tokenizer`), or any module that maps embeddings
-    `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or `labels`).
+    name on the Hugging Face hub, a Hugging Face model (with its `tokenizer`) or pipeline, or any module that maps
+    embeddings `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or `labels`).
 
     `token` chooses the token whose logits are meant where a model has logits for every token. A model with a single
     output is asked whether its value stays above or below `threshold`; `bounds(..., label=0)` bounds the value itself,
     minus the threshold.
     """
-    if isinstance(source, nn.Module):
-        from .huggingface import from_module, from_pretrained, is_pretrained
+    if isinstance(source, Model):
+        return source
+    from .huggingface import from_module, from_pretrained, is_pipeline, is_pretrained
 
+    if is_pipeline(source):
+        own: Any = source
+        tokenizer = own.tokenizer if tokenizer is None else tokenizer
+        return from_pretrained(own.model, tokenizer=tokenizer, token=token, threshold=threshold)
+    if isinstance(source, nn.Module):
         if is_pretrained(source) and embeddings is None:
             return from_pretrained(source, tokenizer=tokenizer, token=token, threshold=threshold)
         return from_module(source, embeddings=embeddings, num_labels=num_labels, tokenizer=tokenizer, labels=labels)
-    if tokenizer is not None or embeddings is not None or num_labels is not None or labels is not None:
-        raise InputError("tokenizer=, embeddings=, num_labels= and labels= go with a module; a folder has its own")
+    if embeddings is not None or num_labels is not None or labels is not None:
+        raise InputError("embeddings=, num_labels= and labels= go with a module; a folder has its own")
     if source is None:
         source = DEFAULT
-    if isinstance(source, str) and source in BUNDLED:
-        folder = _FOLDER / source
-        if not folder.is_dir():
-            raise ModelError(f"the bundled model {source!r} is not part of this installation: expected it at {folder}")
-        return read_folder(folder, name=source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(
+            f"source={short(source)}: expected a name, a folder, a module, or a model or pipeline of Hugging Face"
+        )
+    return _by_name(source, tokenizer=tokenizer, token=token, threshold=threshold)
+
+
+def _by_name(source: str | os.PathLike[str], *, tokenizer: Any, token: int | None, threshold: float) -> Model:
+    """A bundled model, a folder, or a name on the hub."""
     from .huggingface import needs_transformers, read_pretrained
 
     if isinstance(source, str) and source.startswith("hf:"):
-        return read_pretrained(source.removeprefix("hf:"), token=token, threshold=threshold, local=False)
-    if not os.path.exists(source):
-        raise ModelError(
-            f"no model {os.fspath(source)!r}: neither a folder nor one of the bundled models {', '.join(BUNDLED)}"
+        return read_pretrained(
+            source.removeprefix("hf:"), tokenizer=tokenizer, token=token, threshold=threshold, local=False
         )
-    if needs_transformers(Path(source)):
-        return read_pretrained(Path(source), token=token, threshold=threshold)
+    if source not in BUNDLED and os.path.exists(source) and needs_transformers(Path(source)):
+        return read_pretrained(Path(source), tokenizer=tokenizer, token=token, threshold=threshold)
+    if tokenizer is not None:
+        raise InputError("tokenizer= goes with a module or a Hugging Face folder; this model has its own")
+    if source in BUNDLED:
+        folder = _FOLDER / source
+        if not folder.is_dir():
+            raise ModelError(f"the bundled model {source!r} is not part of this installation: expected it at {folder}")
+        return read_folder(folder, name=str(source))
+    if not os.path.exists(source):
+        named = os.fspath(source)
+        raise ModelError(
+            f"no model {named!r}: neither a folder nor one of the bundled models {', '.join(BUNDLED)}; "
+            f"a name on the Hugging Face hub is written 'hf:{named}'"
+        )
     return read_folder(source)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..errors import CertiformerError, ModelError
+from ..errors import CertiformerError, ModelError, title
 from .model import Model
 from .wrapped import Arguments, FromEmbeddings
 
@@ -74,7 +74,7 @@ class _Differs:
 
 def _choose(module: FromEmbeddings, arguments: Arguments, x: Tensor) -> int | _Differs:
     """The number of the first way that agrees, at the embeddings and around them."""
-    name, kind = type(module.model).__name__, str(x.dtype).removeprefix("torch.")
+    name, kind = title(module), str(x.dtype).removeprefix("torch.")
     expected = run(partial(module.own, arguments), f"{name} could not be run on {_listed(arguments)} in {kind}")
     ways = list(module.ways(arguments))
     reference = ways[-1] if len(ways) > 1 and _close(ways[-1], x, expected) else None
@@ -151,7 +151,7 @@ def _single_inside(way: nn.Module, x: Tensor) -> bool:
 
 def at(module: nn.Module, x: Tensor, kind: type[CertiformerError] = ModelError) -> Tensor:
     """What a module gives at some embeddings; one that changes them in place is refused."""
-    given, name = x.clone(), type(module).__name__
+    given, name = x.clone(), title(module)
     found = run(partial(module, given), f"{name} could not be run on embeddings of shape {list(x.shape)}", kind)
     if not torch.equal(given, x):
         raise ModelError(f"{name} changes its input in place: let it work on a copy")

@@ -16,68 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from .. import strict
-from ..errors import InputError, ModelError
+from ..errors import CertiformerError, InputError, ModelError
 from .faithful import first_line
-from .model import Encoding, Model
+from .model import Model
+from .subwords import NO_CODE, PretrainedTokenizer, read_tokenizer, special_ids, vocabulary
 from .wrapped import FromEmbeddings, FromPatches, WordTable
 
-MARKS = ("Ġ", "▁")  # how tokenisers write the space before a word
-_OWN_FIELDS = ("input_ids", "special_tokens_mask", "offset_mapping")  # read here; a tokenizer's other fields go in
-NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # nor a question whether to run what a folder holds
 _LONGEST = 10**6  # tokenisers write "no limit" as a huge number
-
-
-class PretrainedTokenizer:
-    """A Hugging Face tokenizer, with the characters each token came from."""
-
-    def __init__(self, tokenizer: Any, *, max_length: int | None = None) -> None:
-        self._tokenizer = tokenizer
-        self._max_length = max_length
-
-    def encode(self, text: str) -> Encoding:
-        """The tokens of a text. A text longer than the model takes is an error, never cut silently."""
-        fast = bool(getattr(self._tokenizer, "is_fast", False))
-        coded = self._tokenizer(text, return_special_tokens_mask=True, return_offsets_mapping=fast)
-        ids = tuple(int(i) for i in coded["input_ids"])
-        if self._max_length is not None and len(ids) > self._max_length:
-            raise InputError(
-                f"the text has {len(ids)} tokens, this model takes at most {self._max_length}: shorten the text"
-            )
-        special = tuple(bool(s) for s in coded["special_tokens_mask"])
-        spans = coded["offset_mapping"] if fast else self._search(text, ids, special)
-        return Encoding(
-            ids=ids,
-            tokens=tuple(self.decode(list(ids))),
-            spans=tuple(None if s else _trimmed(text, *span) for span, s in zip(spans, special, strict=True)),
-            special=special,
-            arguments=tuple((name, coded[name]) for name in coded if name not in _OWN_FIELDS),
-        )
-
-    def decode(self, ids: list[int]) -> list[str]:
-        """The token of each id, without the marks that stand for a space."""
-        names = self._tokenizer.convert_ids_to_tokens(ids)
-        return [_plain(name) for name in names]
-
-    def _search(self, text: str, ids: Sequence[int], special: Sequence[bool]) -> list[tuple[int, int]]:
-        """Spans for a tokenizer that does not tell them: each token where it next occurs."""
-        spans, at, lowered = [], 0, text.lower()
-        for token, is_special in zip(self.decode(list(ids)), special, strict=True):
-            written = token.removeprefix("##").lower()
-            found = -1 if is_special else lowered.find(written, at)
-            spans.append((at, at) if found < 0 else (found, found + len(written)))
-            at = spans[-1][1]
-        return spans
-
-
-def _plain(name: str | None) -> str:
-    stripped = (name or "").lstrip("".join(MARKS))
-    return stripped or (name or "")
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    return start, end
 
 
 def from_pretrained(
@@ -106,9 +51,9 @@ def from_pretrained(
         tokenizer=None if tokenizer is None else PretrainedTokenizer(tokenizer, max_length=longest),
         labels=labels,
         name=name,
-        special=frozenset() if tokenizer is None else _special(tokenizer),
+        special=frozenset() if tokenizer is None else special_ids(tokenizer),
         max_length=longest,
-        vocabulary=() if tokenizer is None else _vocabulary(tokenizer, len(cast(Tensor, embed.weight))),
+        vocabulary=() if tokenizer is None else vocabulary(tokenizer, len(cast(Tensor, embed.weight))),
         facts={"architecture": type(model).__name__, "parameters": sum(p.numel() for p in model.parameters())},
     )
 
@@ -125,6 +70,8 @@ def _table(model: Any) -> nn.Module:
 
 
 def _image_model(model: nn.Module, config: Any, *, labels: tuple[str, ...], name: str, threshold: float) -> Model:
+    if getattr(config, "num_frames", None):
+        raise ModelError(f"{type(model).__name__} takes videos, not pictures: give cf.load a module on embeddings")
     size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
     if size is None or patch is None:
         raise ModelError(f"{type(model).__name__} does not say image_size and patch_size: wrap it on patches yourself")
@@ -158,18 +105,6 @@ def _longest(config: Any, tokenizer: Any, embed: nn.Module) -> int | None:
     return int(limit) if limit < _LONGEST else None
 
 
-def _special(tokenizer: Any) -> frozenset[int]:
-    unknown = getattr(tokenizer, "unk_token_id", None)
-    ids = {int(i) for i in tokenizer.all_special_ids}
-    ends = {getattr(tokenizer, f"{kind}_token_id", None) for kind in ("bos", "eos", "cls", "sep", "pad")}
-    return frozenset(ids - ({unknown} - ends))
-
-
-def _vocabulary(tokenizer: Any, size: int) -> tuple[str, ...]:
-    names = {int(i): str(token) for token, i in tokenizer.get_vocab().items()}
-    return tuple(_plain(names.get(i, f"<{i}>")) for i in range(size))
-
-
 def from_module(
     module: nn.Module,
     *,
@@ -193,8 +128,15 @@ def from_module(
         tokenizer=PretrainedTokenizer(tokenizer) if pretrained else tokenizer,
         labels=tuple(labels),
         name=name or type(module).__name__,
-        special=_special(tokenizer) if pretrained else frozenset(),
-        vocabulary=_vocabulary(tokenizer, len(tokenizer)) if pretrained else (),
+        special=special_ids(tokenizer) if pretrained else frozenset(),
+        vocabulary=vocabulary(tokenizer, len(tokenizer)) if pretrained else (),
+    )
+
+
+def is_pipeline(source: object) -> bool:
+    """Whether an object is a pipeline of Hugging Face, told without importing transformers."""
+    return any(
+        base.__module__.startswith("transformers.") and base.__name__ == "Pipeline" for base in type(source).__mro__
     )
 
 
@@ -218,11 +160,13 @@ def needs_transformers(folder: Path) -> bool:
         return False
     if config.get("model_type", "bert") != "bert" or config.get("position_embedding_type", "absolute") != "absolute":
         return True
+    if not (folder / "vocab.txt").is_file() and (folder / "model.safetensors").is_file():
+        return True
     return any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json"))
 
 
 def read_pretrained(
-    source: str | Path, *, token: int | None = None, threshold: float = 0.0, local: bool = True
+    source: str | Path, *, tokenizer: Any = None, token: int | None = None, threshold: float = 0.0, local: bool = True
 ) -> Model:
     """Open a folder saved by `save_pretrained` (or, not local, a name on the hub), with its tokenizer if it has one."""
     try:
@@ -238,19 +182,16 @@ def read_pretrained(
         _check_size(kind, config, Path(source))
         options = {"local_files_only": local, "use_safetensors": True, "output_loading_info": True, **NO_CODE}
         model, about = kind.from_pretrained(source, dtype=torch.float32, **options)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{source}: transformers could not open it: {first}") from error
+    except CertiformerError:
+        raise
+    except Exception as error:  # what transformers may raise has no list
+        raise ModelError(f"{source}: transformers could not open it: {first_line(error)}") from error
     finally:
         if bars:
             logging.enable_progress_bar()
     _check_weights(model, about, str(source))
-    tokenizer = None
-    if getattr(model, "main_input_name", "input_ids") == "input_ids":
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local, **NO_CODE)
-        except (OSError, ValueError, KeyError, ImportError):
-            tokenizer = None  # ids and embeddings can still be asked about; a text says what is missing
+    if tokenizer is None and getattr(model, "main_input_name", "input_ids") == "input_ids":
+        tokenizer = read_tokenizer(source, local=local)
     return from_pretrained(model, tokenizer=tokenizer, token=token, threshold=threshold, name=Path(source).name)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from ..errors import title
+from .hashes import structure_hash, vocabulary_hash, weights_hash
 
 
 class Tokenizer(Protocol):
@@ -53,13 +57,26 @@ class Model:
     facts: dict[str, Any] = field(default_factory=dict)  # what the folder says of itself: accuracy, data, command
     read: Callable[[Tensor], Tensor] | None = None  # a picture as positions `[1, n, d]`, where they are its patches
 
+    def __repr__(self) -> str:
+        size = sum(p.numel() for p in self.module.parameters())
+        labels = ", ".join(self.labels[:4]) + (f" and {len(self.labels) - 4} more" if len(self.labels) > 4 else "")
+        reads = "text" if self.tokenizer else "ids" if self.embed else "pictures" if self.read else "embeddings"
+        kind = title(self.module)
+        return f"Model({self.name!r}: {kind}, {size:,} parameters, {labels or 'no labels'}, reads {reads})"
+
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of the weights, of how the modules are put together, and of the vocabulary: what a model is."""
+        return {
+            "weights": weights_hash(self.module, self.embed),
+            "structure": structure_hash(self.module, self.embed),
+            "vocabulary": vocabulary_hash(self.vocabulary, self.special, self.tokenizer),
+        }
+
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Model:
         """This model on another device or in another precision; the original is left alone.
 
         An `embed` that is no module stays the same object, so that what happens to it later is not missed.
         """
-        import copy
-
         module = copy.deepcopy(self.module).to(device=device, dtype=dtype)
         embed = self.embed
         if isinstance(embed, nn.Module):

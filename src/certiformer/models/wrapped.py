@@ -35,6 +35,7 @@ class FromEmbeddings(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
+        self.title = type(model).__name__
         self.token = token
         self.threshold = threshold
         self.constant_names = tuple(constants or ())
@@ -79,10 +80,10 @@ class FromEmbeddings(nn.Module):
         """The logits asked for, of what the model returned."""
         logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
         if not isinstance(logits, Tensor):
-            raise ModelError(f"{type(self.model).__name__} gives no logits: load it with a head that classifies")
+            raise ModelError(f"{self.title} gives no logits: load it with a head that classifies")
         if logits.dim() == 3:
             if self.token is None:
-                name, shape = type(self.model).__name__, list(logits.shape)
+                name, shape = self.title, list(logits.shape)
                 raise ModelError(f"{name} gives logits {shape} for every token: choose one, as in load(.., token=1)")
             logits = logits[:, self.token]
         if logits.dim() == 2 and logits.shape[1] == 1:
@@ -106,7 +107,7 @@ class FromIds(FromEmbeddings):
         finally:
             _GIVEN.reset(token)
         if waiting:
-            raise ModelError(f"{type(self.model).__name__} does not look its words up in its table of embeddings")
+            raise ModelError(f"{self.title} does not look its words up in its table of embeddings")
         return logits
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...errors import ModelError
+from ...errors import ModelError, title
 from ..lowering import Ref
 from ..ops.base import ulp
 from .graph import Graph
@@ -148,7 +148,7 @@ def _largest(x: Tensor) -> float:
 
 def _differ(module: nn.Module, found: Tensor, expected: Tensor) -> ModelError:
     return ModelError(
-        f"the captured graph of {type(module).__name__} does not reproduce the module "
+        f"the captured graph of {title(module)} does not reproduce the module "
         f"({_numbers(found)} instead of {_numbers(expected)}): does it depend on more than its input?"
     )
 

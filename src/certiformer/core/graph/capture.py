@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import ModelError, UnsupportedError
+from ...errors import CertiformerError, ModelError, UnsupportedError, title
 from ..lowering import TABLE, Ref
 from .agreement import agree, points
 from .build import Builder
@@ -30,11 +30,11 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
         output = trace(module, builder) if getattr(module, "direct", False) else None
         if output is None:
             builder = Builder(examples)
-            output = _walk(_export(module, example), builder)
+            output = _walked(module, example, builder)
         if builder.problems:
             raise UnsupportedError(_report(module, builder.problems))
         if not isinstance(output, Ref) or not builder.nodes[output.index].perturbed:
-            raise ModelError(f"the output of {type(module).__name__} does not depend on the embeddings")
+            raise ModelError(f"the output of {title(module)} does not depend on the embeddings")
         graph = builder.graph(output)
         agree(graph, module, example)
     return graph
@@ -49,13 +49,29 @@ def _export(module: nn.Module, example: Tensor) -> Any:
             program = export(module, (example,), strict=False)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"torch.export could not capture {type(module).__name__}: {first}") from error
+        raise ModelError(f"torch.export could not capture {title(module)}: {first}") from error
     table: Any = default_decompositions()
     for op in TABLE:
         table.pop(op, None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return program.run_decompositions(table)
+
+
+def _walked(module: nn.Module, example: Tensor, builder: Builder) -> Any:
+    """The walk through an exported module; whatever happens on it becomes one line."""
+    try:
+        return _walk(_export(module, example), builder)
+    except CertiformerError:
+        raise
+    except Exception as error:  # such as sizes that depend on the input
+        if builder.problems:  # what follows something unsupported may well fail
+            return None
+        first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        where = f" at {builder.path}" if builder.path else ""
+        raise UnsupportedError(
+            f"{title(module)} could not be captured{where}: {type(error).__name__} {first}".rstrip()
+        ) from error
 
 
 def _walk(program: Any, builder: Builder) -> Any:
@@ -96,4 +112,4 @@ def _path(node: Any) -> str:
 def _report(module: nn.Module, problems: list[str]) -> str:
     unique = list(dict.fromkeys(problems))
     lines = "\n".join(f"  - {p}" for p in unique)
-    return f"{type(module).__name__} uses {len(unique)} thing(s) that cannot be bounded yet:\n{lines}"
+    return f"{title(module)} uses {len(unique)} thing(s) that cannot be bounded yet:\n{lines}"

@@ -1,0 +1,112 @@
+"""Tokenizers of Hugging Face, with the characters that each token came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, ModelError
+from .faithful import first_line
+from .model import Encoding
+
+NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # nor a question whether to run what a folder holds
+MARKS = ("Ġ", "▁")  # how tokenisers write the space before a word
+_READ = ("input_ids", "special_tokens_mask", "offset_mapping")  # a tokenizer's other fields go into the model
+_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+
+
+class PretrainedTokenizer:
+    """A Hugging Face tokenizer, with the characters each token came from."""
+
+    def __init__(self, tokenizer: Any, *, max_length: int | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._max_length = max_length
+
+    def encode(self, text: str) -> Encoding:
+        """The tokens of a text. A text longer than the model takes is an error, never cut silently."""
+        fast = bool(getattr(self._tokenizer, "is_fast", False))
+        coded = self._tokenizer(text, return_special_tokens_mask=True, return_offsets_mapping=fast)
+        ids = tuple(int(i) for i in coded["input_ids"])
+        if self._max_length is not None and len(ids) > self._max_length:
+            raise InputError(
+                f"the text has {len(ids)} tokens, this model takes at most {self._max_length}: shorten the text"
+            )
+        special = tuple(bool(s) for s in coded["special_tokens_mask"])
+        spans = coded["offset_mapping"] if fast else self._search(text, ids, special)
+        return Encoding(
+            ids=ids,
+            tokens=tuple(self.decode(list(ids))),
+            spans=tuple(None if s else _trimmed(text, *span) for span, s in zip(spans, special, strict=True)),
+            special=special,
+            arguments=tuple((name, _frozen(coded[name])) for name in coded if name not in _READ),
+        )
+
+    def decode(self, ids: list[int]) -> list[str]:
+        """The token of each id, without the marks that stand for a space."""
+        names = self._tokenizer.convert_ids_to_tokens(ids)
+        return [_plain(name) for name in names]
+
+    def settings(self) -> str:
+        """All that this tokenizer was made of, where it can tell; else its class."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        return str(backend.to_str()) if backend is not None else type(self._tokenizer).__name__
+
+    def _search(self, text: str, ids: Sequence[int], special: Sequence[bool]) -> list[tuple[int, int]]:
+        """Spans for a tokenizer that does not tell them: each token where it next occurs."""
+        spans, at, lowered = [], 0, text.lower()
+        for token, is_special in zip(self.decode(list(ids)), special, strict=True):
+            written = token.removeprefix("##").lower()
+            found = -1 if is_special else lowered.find(written, at)
+            spans.append((at, at) if found < 0 else (found, found + len(written)))
+            at = spans[-1][1]
+        return spans
+
+
+def _plain(name: str | None) -> str:
+    stripped = (name or "").lstrip("".join(MARKS))
+    return stripped or (name or "")
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    return start, end
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(v) for v in value) if isinstance(value, (list, tuple)) else value
+
+
+def read_tokenizer(source: str | Path, *, local: bool) -> Any:
+    """The tokenizer of a folder or of a name on the hub; None where there is none, and a text will say so.
+
+    Where the files are missing transformers makes up a tokenizer that knows no word: that is none.
+    """
+    import transformers
+
+    try:
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local, **NO_CODE)
+    except Exception as error:  # what transformers may raise has no list
+        there = [file for file in _FILES if local and (Path(source) / file).is_file()]
+        if not there:
+            return None
+        raise ModelError(
+            f"{source}: transformers could not read the tokenizer ({', '.join(there)}): {first_line(error)}"
+        ) from error
+    known = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    return tokenizer if known else None
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """The ids that are no words: ends, padding, masks."""
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    ids = {int(i) for i in tokenizer.all_special_ids}
+    ends = {getattr(tokenizer, f"{kind}_token_id", None) for kind in ("bos", "eos", "cls", "sep", "pad")}
+    return frozenset(ids - ({unknown} - ends))
+
+
+def vocabulary(tokenizer: Any, size: int) -> tuple[str, ...]:
+    """The token of every id."""
+    names = {int(i): str(token) for token, i in tokenizer.get_vocab().items()}
+    return tuple(_plain(names.get(i, f"<{i}>")) for i in range(size))

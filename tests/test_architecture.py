@@ -18,6 +18,7 @@ EVERYBODY = {"errors", "_version", "norms", "numbers", "strict", "text"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "_version": set(),
+    "colours": set(),
     "norms": set(),
     "numbers": set(),
     "strict": set(),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from certiformer import report as reporting
 from certiformer.cli import main, opening, running
@@ -80,7 +84,7 @@ def test_groups_are_bounded_and_cover_everything_once(monkeypatch):
     monkeypatch.setattr(running, "WINDOW", 40)
     monkeypatch.setattr(running, "MOST", 12)
     together = running.Together(key=lambda text: (len(text), len(text)), many=lambda texts, advance: [])
-    groups = list(running.Job(None, items, together, "radius", {})._groups(range(100), Bar()))
+    groups = list(running.Job(SimpleNamespace(hashes=dict), items, together, "radius", {})._groups(range(100), Bar()))
     assert sorted(k for group in groups for k in group) == list(range(100))
     for group in groups:
         assert len({len(items[k].text) for k in group}) == 1
@@ -132,7 +136,51 @@ def test_a_stopped_run_goes_on_where_it_was(folder, capsys, tmp_path, monkeypatc
     assert [line.split("\t")[-1] for line in shown.splitlines()] == [t for t in TEXTS for _ in t.split()]
     code, _, err = run(capsys, *call, "--resume", "--norm", "inf")
     assert code == 2
-    assert "was made with norms" in err
+    assert "was made with norms ['l2'] and not ['linf']" in err
+
+
+def test_another_model_of_the_same_name_is_refused(folder, capsys, tmp_path):
+    out, other = tmp_path / "r.json", tmp_path / "other" / folder.name
+    shutil.copytree(folder, other)
+    call = ["radius", "a good film", "--no-attack", "--method", "ibp", "--quiet", "--out", out]
+    assert run(capsys, *call, "--model", folder)[0] == 0
+    hashes = from_json(out.read_text()).hashes
+    assert sorted(hashes) == ["structure", "vocabulary", "weights"]
+    assert {len(digest) for digest in hashes.values()} == {64}
+    assert run(capsys, *call, "--model", other, "--resume")[0] == 0  # the same weights elsewhere are the same model
+    words = (other / "vocab.txt").read_text().splitlines()
+    (other / "vocab.txt").write_text("\n".join([*words[:-2], words[-1], words[-2]]) + "\n")
+    code, _, err = run(capsys, *call, "--model", other, "--resume")
+    assert (code, "vocabulary (SHA-256)" in err, "weights" in err) == (2, True, False)
+    shutil.copy(folder / "vocab.txt", other / "vocab.txt")
+    weights = load_file(other / "model.safetensors")
+    name = next(iter(weights))
+    save_file({**weights, name: weights[name] + 0.001}, other / "model.safetensors")
+    code, _, err = run(capsys, *call, "--model", other, "--resume")
+    assert (code, "weights (SHA-256)" in err, "vocabulary" in err) == (2, True, False)
+    assert hashes["weights"] in err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d: d.pop("hashes"), "weights (SHA-256) None"),
+        (lambda d: d["versions"].update(certiformer="0.0"), "certiformer '0.0' and not"),
+        (lambda d: d["settings"].update(more=1), "more 1 and not None"),
+        (lambda d: d.update(command="report"), "command 'report' and not 'radius'"),
+        (lambda d: d.update(labels=["a", "b"]), "labels"),
+    ],
+)
+def test_resuming_compares_everything(folder, capsys, tmp_path, change, told):
+    out = tmp_path / "r.json"
+    call = ["radius", "a good film", "--model", folder, "--no-attack", "--method", "ibp", "--quiet", "--out", out]
+    assert run(capsys, *call)[0] == 0
+    content = json.loads(out.read_text())
+    change(content)
+    out.write_text(json.dumps(content))
+    code, _, err = run(capsys, *call, "--resume")
+    assert code == 2
+    assert told in err
 
 
 def test_resume_needs_a_file(folder, capsys):
@@ -211,9 +259,6 @@ def test_numbers_stay_whole_however_narrow_it_is(folder, capsys, monkeypatch, co
 
 
 def test_control_characters_of_files_and_labels_are_shown_not_sent(folder, capsys, tmp_path):
-    import json
-    import shutil
-
     hostile = shutil.copytree(folder, tmp_path / "hostile")
     config = json.loads((hostile / "config.json").read_text())
     config["id2label"] = {"0": "bad\x1b[31m\u202e", "1": "good\x1b[32m\u202e"}

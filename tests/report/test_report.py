@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certiformer.colours import DARK, LEVELS, LIGHT, absolute, relative
 from certiformer.errors import InputError
 from certiformer.questions.importance import Ranked
 from certiformer.report import Document, Failure, Place, Run, Sentence, Verdict, from_json, html, to_json
-from certiformer.report.scale import absolute, levels, relative
-from certiformer.report.style import HEAT_DARK, HEAT_LIGHT, LEVELS, css
+from certiformer.report.scale import levels
+from certiformer.report.style import css
 from certiformer.report.wording import explanation, summary, told
 
 TEXT = 'A <script>alert("x")</script> & film'
@@ -290,7 +291,7 @@ def contrast(one: str, two: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("ramp", [HEAT_LIGHT, HEAT_DARK])
+@pytest.mark.parametrize("ramp", [LIGHT, DARK])
 def test_words_can_be_read_on_every_colour(ramp):
     assert min(contrast(back, ink) for back, ink in ramp) >= 4.5
     for part in css().split("prefers-color-scheme:dark"):

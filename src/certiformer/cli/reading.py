@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..report import Document
 
 
 @dataclass(frozen=True)
@@ -29,3 +34,14 @@ def read_items(texts: Sequence[str] | None, file: str | None, text_column: str |
         where = "" if file is None else f" ({file} holds none)"
         raise InputError(f'no sentence was given{where}: put it in quotes, as in "a great film", or use --file')
     return items
+
+
+def read_document(path: Path, option: str) -> Document:
+    """What a command wrote as JSON."""
+    from ..report import from_json
+
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{option} {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return from_json(content, where=str(path))

@@ -46,7 +46,7 @@ def report(
     from ..errors import InputError
     from ..norms import norm_name, norm_order
     from .opening import open_model, precision
-    from .reading import read_items
+    from .reading import read_document, read_items
     from .running import Job, Together
     from .writing import check_out, finish, write
 
@@ -54,15 +54,9 @@ def report(
         raise InputError(f"--out {out}: expected a name that ends in .html")
     check_out(out)
     if source is not None:
-        from ..report import from_json
-
         if texts or file is not None:
             raise InputError("--from and sentences were both given: use one")
-        try:
-            content = source.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--from {source}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        write(from_json(content, where=str(source)), out)
+        write(read_document(source, "--from"), out)
         if not quiet:
             typer.echo(f"written: {out}", err=True)
         return

@@ -59,11 +59,12 @@ class Job:
     before: float = 0.0  # seconds of the runs this one goes on from
     shown: int = 0
 
+    def __post_init__(self) -> None:
+        self.hashes = self.model.hashes()
+
     def resume(self) -> None:
         """Go on from what the file of an earlier run holds."""
-        self.found, self.before = earlier(
-            self.out, self.items, model=self.model.name, command=self.command, settings=self.settings
-        )
+        self.found, self.before = earlier(self.out, self.items, self._document(time.perf_counter(), complete=False))
 
     def run(self, *, quiet: bool) -> Document:
         """Handle the sentences; what is found is shown in the order they were given in."""
@@ -101,6 +102,7 @@ class Job:
             labels=self.model.labels,
             settings=self.settings,
             versions=versions(),
+            hashes=self.hashes,
             created=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             seconds=self.before + time.perf_counter() - began,
             results=tuple(self.found[k] for k in sorted(self.found)),

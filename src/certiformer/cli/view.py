@@ -10,9 +10,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from ..colours import LIGHT
 from ..numbers import down, up
 from ..report.scale import levels
-from ..report.style import HEAT_LIGHT
 from ..report.wording import summary
 from ..text import visible
 from .terminal import console, unicode
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 25
 _BAR = 24
 WIDE = 64  # columns from which there is room for bars
-_RICH = tuple(f"{ink} on {back}" for back, ink in HEAT_LIGHT)
+_RICH = tuple(f"{ink} on {back}" for back, ink in LIGHT)
 _FEW = ("none", "none", "yellow", "yellow", "black on yellow", "white on red", "bold white on red")  # 16 colours
 
 

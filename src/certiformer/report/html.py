@@ -15,12 +15,13 @@ from importlib.resources import files
 from statistics import median
 from typing import Any
 
+from ..colours import LEVELS, relative
 from ..numbers import NOTHING, down, up
 from ..questions.importance import Ranked
 from ..text import visible
 from .records import Document, Run, Sentence
-from .scale import largest, levels, relative
-from .style import LEVELS, css
+from .scale import largest, levels
+from .style import css
 from .wording import MEANING, summary, told
 
 FEW = 100  # sentences up to which the page says what each one cost
@@ -205,6 +206,7 @@ def _about(document: Document) -> str:
     settings = {k: v for k, v in document.settings.items() if v is not None}
     rows = [("command", document.command), ("model", document.model), ("labels", ", ".join(document.labels))]
     rows += [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in settings.items()]
+    rows += [(f"SHA-256 of the {name}", digest) for name, digest in document.hashes.items()]
     rows += [("seconds", f"{document.seconds:.1f}"), *document.versions.items()]
     written = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in rows)
     return f'<section aria-label="settings"><h2>Settings</h2><dl>{written}</dl></section>'

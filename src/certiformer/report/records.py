@@ -105,6 +105,7 @@ class Document:
     results: tuple[Sentence, ...]
     failures: tuple[Failure, ...] = ()
     complete: bool = True
+    hashes: dict[str, str] = field(default_factory=dict)  # SHA-256 of the model's weights, structure and vocabulary
     schema: int = field(default=SCHEMA)
 
 
@@ -162,7 +163,7 @@ def _read(kind: type[T], content: Any, where: str) -> T:
     for f in dataclasses.fields(kind):  # type: ignore[arg-type]
         if f.name in content:
             values[f.name] = _value(hints[f.name], content[f.name], f"{where}: {f.name}")
-        elif f.default is dataclasses.MISSING:
+        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise InputError(f"{where}: the field {f.name!r} is missing")
     return kind(**values)
 
@@ -173,6 +174,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if value is None and type(None) in arguments:
             return None
         return _value(next(a for a in arguments if a is not type(None)), value, where)
+    if hint is Any:
+        return value
     if origin is tuple:
         if not isinstance(value, list):
             raise InputError(f"{where}: expected a list, found {value!r:.60}")
@@ -185,7 +188,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if origin is dict or hint is dict:
         if not isinstance(value, dict):
             raise InputError(f"{where}: expected an object, found {value!r:.60}")
-        return value
+        return {key: _value(arguments[1], v, f"{where}: {key}") for key, v in value.items()} if arguments else value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -1,30 +1,11 @@
-"""Colours on a fixed scale: each step of colour is half the radius, so that a few percent never look like much."""
+"""The colours of a run."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
+from ..colours import absolute, relative
 from .records import Run
-from .style import LEVELS
-
-
-def relative(value: float | None) -> int | None:
-    """The colour of a radius in units of the length of its embedding: 0 from one length on, one more for each half."""
-    return None if value is None else _level(value, 1.0)
-
-
-def absolute(value: float | None, largest: float) -> int | None:
-    """The colour of a radius beside the largest one: 0 down to half of it, one more for each half."""
-    return None if value is None else _level(2 * value, largest)
-
-
-def _level(value: float, one: float) -> int:
-    if value <= 0:
-        return LEVELS - 1
-    if not math.isfinite(value) or value >= one:
-        return 0
-    return min(LEVELS - 1, math.ceil(math.log2(one) - math.log2(value)))
 
 
 def largest(runs: Iterable[Run]) -> float:

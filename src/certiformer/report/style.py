@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-HEAT_LIGHT = (
-    ("#f3f1ec", "#1f1d1a"),
-    ("#fbe6cf", "#1f1d1a"),
-    ("#fbcf9f", "#1f1d1a"),
-    ("#f6ad6b", "#1f1d1a"),
-    ("#e98443", "#1f1d1a"),
-    ("#bf4a16", "#ffffff"),
-    ("#8f1f0c", "#ffffff"),
-)
-HEAT_DARK = (
-    ("#26272b", "#e9e7e2"),
-    ("#3a2a20", "#f3e9df"),
-    ("#553322", "#fbeee2"),
-    ("#7a4022", "#fff4ea"),
-    ("#a14e1f", "#ffffff"),
-    ("#ee9350", "#1b1208"),
-    ("#ffc38a", "#1b1208"),
-)
-LEVELS = len(HEAT_LIGHT)
+from ..colours import DARK, LIGHT, PROVED, REACHED
+
 _LIGHT = {
     "page": "#f7f6f3",
     "card": "#ffffff",
@@ -28,8 +11,8 @@ _LIGHT = {
     "soft": "#5d5952",
     "line": "#dcd8d0",
     "track": "#efece6",
-    "proved": "#1d5fa8",
-    "reached": "#a9c8ea",
+    "proved": PROVED,
+    "reached": REACHED,
     "bad": "#a3170c",
     "good": "#1b6b3a",
     "focus": "#1d5fa8",
@@ -130,8 +113,8 @@ section{padding:1rem .85rem}
 def css() -> str:
     """The whole sheet."""
     return (
-        f":root{{{_names(_LIGHT)}}}{_heat(HEAT_LIGHT)}"
-        f"@media (prefers-color-scheme:dark){{:root{{{_names(_DARK)}}}{_heat(HEAT_DARK)}}}{_RULES}"
+        f":root{{{_names(_LIGHT)}}}{_heat(LIGHT)}"
+        f"@media (prefers-color-scheme:dark){{:root{{{_names(_DARK)}}}{_heat(DARK)}}}{_RULES}"
     )
 
 

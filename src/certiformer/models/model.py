@@ -10,8 +10,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..errors import title
+from ..errors import InputError, title
 from .hashes import structure_hash, vocabulary_hash, weights_hash
+
+MOST_CHARACTERS = 10**6  # of a text: far more than any model takes
+
+
+def check_characters(text: str) -> str:
+    """The text, unless it is too long to be one."""
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(f"the text has {len(text):,} characters: expected at most {MOST_CHARACTERS:,}")
+    return text
 
 
 class Tokenizer(Protocol):

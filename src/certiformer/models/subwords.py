@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError, ModelError
 from .faithful import first_line
-from .model import Encoding
+from .model import Encoding, check_characters
 
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # nor a question whether to run what a folder holds
 MARKS = ("Ġ", "▁")  # how tokenisers write the space before a word
@@ -26,7 +26,7 @@ class PretrainedTokenizer:
     def encode(self, text: str) -> Encoding:
         """The tokens of a text. A text longer than the model takes is an error, never cut silently."""
         fast = bool(getattr(self._tokenizer, "is_fast", False))
-        coded = self._tokenizer(text, return_special_tokens_mask=True, return_offsets_mapping=fast)
+        coded = self._tokenizer(check_characters(text), return_special_tokens_mask=True, return_offsets_mapping=fast)
         ids = tuple(int(i) for i in coded["input_ids"])
         if self._max_length is not None and len(ids) > self._max_length:
             raise InputError(

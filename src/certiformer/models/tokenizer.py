@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import InputError, ModelError
-from .model import Encoding
+from .model import Encoding, check_characters
 
 PAD, UNK, CLS, SEP = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
+LONGEST_WORD = 1000  # characters; what is longer is no word, and would be shown in full wherever it is named
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP)  # ids 0, 1, 2, 3 in the vocabularies written here
 
 # one character for one character, so that spans stay those of the original text
@@ -107,11 +108,14 @@ class WordTokenizer:
 
     def encode(self, text: str) -> Encoding:
         """The tokens of a text. A text longer than the model takes is an error, never cut silently."""
-        words = split_words(text)
+        words = split_words(check_characters(text))
         if self._max_length is not None and len(words) + 2 > self._max_length:
             raise InputError(
                 f"the text has {len(words)} tokens, this model takes at most {self._max_length - 2}: shorten the text"
             )
+        longest = max((word.end - word.start for word in words), default=0)
+        if longest > LONGEST_WORD:
+            raise InputError(f"a word of the text has {longest:,} characters: expected at most {LONGEST_WORD:,}")
         ids = self.word_ids([word.text for word in words])
         return Encoding(
             ids=(self._first, *ids, self._last),

@@ -87,7 +87,7 @@ def _names(given: str) -> tuple[str, ...]:
 
 def _norms(given: str) -> tuple[float, ...]:
     """Norms with commas between them."""
-    from certiformer.questions.inputs import norm_order
+    from certiformer.norms import norm_order
 
     try:
         return tuple(norm_order(part) for part in _names(given))

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import conftest
-from certiformer.attack import ConsistencyError, attack, check_consistency
+from certiformer.api import attack
+from certiformer.attack import ConsistencyError, check_consistency
 from certiformer.attack.norms import dual_lengths, into_ball, lengths, steepest
 from certiformer.errors import InputError, ModelError
 from certiformer.models import Config, Model, WordTokenizer, load
@@ -139,7 +140,7 @@ def test_the_module_is_left_alone():
 @pytest.mark.parametrize("norm", [1, 2, "inf"])
 def test_enumeration_is_the_brute_force_loop(norm):
     model = random_model(seed=4)
-    result = attack(model, TEXT, norm=norm, method="enumeration")
+    result = attack(model, TEXT, norm=norm, attack_method="enumeration")
     plain = Workspace(model).on(dtype=torch.float64).model
     ids = list(plain.tokenizer.encode(TEXT).ids)
     centre = plain.embed(torch.tensor([ids]))
@@ -159,7 +160,7 @@ def test_enumeration_is_the_brute_force_loop(norm):
 
 def test_enumeration_never_beats_the_gradient_by_much():
     model = random_model(seed=4)
-    free, bound = attack(model, TEXT), attack(model, TEXT, method="enumeration")
+    free, bound = attack(model, TEXT), attack(model, TEXT, attack_method="enumeration")
     assert all(a <= b * 1.001 for a, b in zip(free.radii, bound.radii, strict=True))
 
 
@@ -204,22 +205,22 @@ def test_wrong_calls_say_what_was_asked():
     for options, message in (
         ({"norm": 0.5}, "norm=0.5"),
         ({"norm": "two"}, "norm='two'"),
-        ({"method": "magic"}, "method='magic'"),
-        ({"steps": 0}, "steps=0"),
+        ({"attack_method": "magic"}, "attack_method='magic'"),
+        ({"attack_steps": 0}, "attack_steps=0"),
         ({"restarts": True}, "restarts=True"),
-        ({"method": "enumeration", "words": 2}, "one word at a time"),
+        ({"attack_method": "enumeration", "words": 2}, "one word at a time"),
         ({"positions": [0]}, "special token [CLS]"),
         ({"positions": [9]}, "out of range"),
         ({"positions": [(1, 1)]}, "twice"),
         ({"positions": []}, "positions=[]"),
         ({"words": 6}, "words=6"),
-        ({"dtype": torch.float16}, "float16"),
+        ({"attack_dtype": torch.float16}, "float16"),
     ):
         with pytest.raises(InputError) as caught:
             attack(model, TEXT, **options)
         assert message in str(caught.value)
     with pytest.raises(InputError, match="instead of embeddings"):
-        attack(model, prepare(model, TEXT).embeddings, method="enumeration")
+        attack(model, prepare(model, TEXT).embeddings, attack_method="enumeration")
 
 
 def test_wrong_inputs_are_refused():

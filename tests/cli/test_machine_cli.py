@@ -65,9 +65,6 @@ def test_the_public_names_are_all_there_and_typed_once():
     assert command(code=code).stdout.split() == ["True", "True"]
     import certiformer as cf
 
-    source = Path(cf.__file__).read_text()
-    typed = {line.split(" as ")[1].strip() for line in source.splitlines() if line.strip().startswith("from .")}
-    assert typed == set(cf.__all__)
     assert all(getattr(cf, name) is not None for name in cf.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         cf.nothing  # noqa: B018

@@ -97,10 +97,10 @@ def test_one_that_spoils_its_group_fails_alone(folder, capsys, monkeypatch):
 
     real = reporting.measure_many
 
-    def measure_many(model, inputs, **options):
+    def measure_many(certifier, inputs, *asked, **options):
         if "a bad plot" in inputs:
             raise InputError("not this one")
-        return real(model, inputs, **options)
+        return real(certifier, inputs, *asked, **options)
 
     monkeypatch.setattr(reporting, "measure_many", measure_many)
     code, out, err = run(capsys, "radius", *TEXTS, "--model", folder, "--json", "--no-attack", "--method", "ibp")
@@ -114,11 +114,11 @@ def test_a_stopped_run_goes_on_where_it_was(folder, capsys, tmp_path, monkeypatc
     out = tmp_path / "r.json"
     call = ["radius", *TEXTS, "--model", folder, "--no-attack", "--method", "ibp", "--quiet", "--out", out]
 
-    def measure_many(model, inputs, **options):
+    def measure_many(certifier, inputs, *asked, **options):
         handled.append(list(inputs))
         if len(handled) == 2:
             raise KeyboardInterrupt
-        return real(model, inputs, **options)
+        return real(certifier, inputs, *asked, **options)
 
     monkeypatch.setattr(reporting, "measure_many", measure_many)
     assert run(capsys, *call)[0] == 130

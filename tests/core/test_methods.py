@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
+from certiformer.core.names import BoundOptions
 from certiformer.core.ops.product import MatMul
 from certiformer.core.relaxation import anchors, choose
 from certiformer.models import Model
@@ -25,7 +26,7 @@ def test_order_of_tightness_on_average(norm: float) -> None:
     method: Any
     for method in ("backward", "backward-forward", "forward", "ibp"):
         eps = 0.02 if norm == math.inf else 0.05
-        lowers = [cf.bounds(m, IDS, eps=eps, norm=norm, method=method).lower.mean() for m in models]
+        lowers = [cf.bounds(m, IDS, eps=eps, norm=norm, method=method, relaxation="paper").lower.mean() for m in models]
         means[method] = float(torch.stack(lowers).mean())
     assert means["backward"] >= means["backward-forward"] >= means["forward"] >= means["ibp"]
     assert means["backward"] > means["ibp"]
@@ -35,9 +36,9 @@ def test_order_of_tightness_on_average(norm: float) -> None:
 def test_the_result_does_not_depend_on_chunking(method: Any) -> None:
     model = random_model(layers=2, scale=0.3, seed=1)
     sets = [[1], [2], [3], [1, 3]]
-    whole = cf.bounds(model, IDS, eps=0.03, positions=sets, method=method)
+    whole = cf.bounds(model, IDS, eps=0.03, positions=sets, method=method, relaxation="paper")
     for budget in (20_000, 200_000):
-        cut = cf.bounds(model, IDS, eps=0.03, positions=sets, method=method, max_memory=budget)
+        cut = cf.bounds(model, IDS, eps=0.03, positions=sets, method=method, relaxation="paper", max_memory=budget)
         torch.testing.assert_close(cut.lower, whole.lower, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(cut.upper, whole.upper, rtol=1e-9, atol=1e-9)
 
@@ -47,7 +48,7 @@ def test_a_batch_gives_what_each_instance_gives_alone() -> None:
     sets, eps = [[1], [2, 3], [3]], [0.01, 0.02, 0.05]
     together = cf.bounds(model, IDS, eps=eps, positions=sets)
     for i, (s, e) in enumerate(zip(sets, eps, strict=True)):
-        alone = cf.bounds(model, IDS, eps=e, positions=s)
+        alone = cf.bounds(model, IDS, eps=e, positions=[s])
         torch.testing.assert_close(together.lower[i], alone.lower[0], rtol=1e-9, atol=1e-9)
 
 
@@ -70,7 +71,7 @@ def test_what_is_asked_for_by_name_is_done_in_full_whatever_it_costs(budget: Any
     graph = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight").compiled.graph
     cheap, dear = (
         {
-            method: choose(graph, method=method, relaxation="tight", budget=budget, instances=count, cuda=False)
+            method: choose(graph, BoundOptions(method=method, budget=budget), instances=count, cuda=False)
             for method in ("auto", "backward")
         }
         for count in (1, 10**9)
@@ -107,7 +108,7 @@ def test_two_positions_have_a_norm_each() -> None:
     w = (module.head.weight[label] - module.head.weight[1 - label]).detach() / 3
     margin = float((logits[label] - logits[1 - label]).detach())
     for p, q in ((1.0, math.inf), (2.0, 2.0), (math.inf, 1.0), (3.0, 1.5)):
-        b = cf.bounds(Model(module), x, eps=0.1, norm=p, positions=[0, 2], method="backward")
+        b = cf.bounds(Model(module), x, eps=0.1, norm=p, positions=[[0, 2]], method="backward")
         expected = margin - 0.1 * 2 * float(torch.linalg.vector_norm(w, ord=q))
         assert math.isclose(float(b.lower[0, 0]), expected, rel_tol=1e-9)
         assert math.isclose(float(b.upper[0, 0]), 2 * margin - expected, rel_tol=1e-9)
@@ -117,7 +118,7 @@ def test_a_relaxation_that_breaks_down_is_not_a_certificate() -> None:
     model = random_model(layers=2, scale=1.0, layer_norm="standard", seed=0)
     for method in ("ibp", "forward", "backward", "backward-forward"):
         for eps in (10.0, 1e4, 1e150):
-            b = cf.bounds(model, IDS, eps=eps, positions=[[1], [1, 2, 3]], method=method)  # type: ignore[arg-type]
+            b = cf.bounds(model, IDS, eps=eps, positions=[[1], [1, 2, 3]], method=method, relaxation="paper")  # type: ignore[arg-type]
             assert not torch.isnan(b.lower).any()
             assert not torch.isnan(b.upper).any()
             assert b.certified == (False, False)

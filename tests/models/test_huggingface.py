@@ -201,7 +201,7 @@ def test_image_models_open_and_nothing_leaves_its_bounds(kind: str, attention: s
         expected = original.double()(pixel_values=picture[None].double()).logits
     torch.testing.assert_close(prepared.logits, expected, rtol=1e-9, atol=1e-9)
     check(prepared, ways=WAYS if (kind, attention) == ("ViT", "sdpa") else FEW)
-    everywhere = cf.bounds(model, picture, eps=1e-3, norm="inf", positions=[0, 1, 2, 3])
+    everywhere = cf.bounds(model, picture, eps=1e-3, norm="inf", positions=[[0, 1, 2, 3]])
     assert everywhere.certified == (True,) or everywhere.lower.isfinite().all()
     with pytest.raises(cf.InputError, match="expected a picture"):
         prepare(model, picture[:, :5])

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 import certiformer as cf
 from certiformer.core.problem import Margins
 from certiformer.models import bundled
+from certiformer.options import Question
 from certiformer.questions.bracket import Bracket
-from certiformer.questions.inputs import position_sets, prepare, problem_of
+from certiformer.questions.inputs import prepare, problem_of
+from certiformer.questions.positions import position_sets
 from certiformer.questions.search import _verify
 from conftest import IDS, random_model
 
@@ -201,7 +203,7 @@ def check_against_attack(triples: int, seed: int) -> None:
     done = 0
     while done < triples:
         model, text, norm = models[pick(len(models))], SENTENCES[pick(len(SENTENCES))], (1, 2, math.inf)[pick(3)]
-        sets = position_sets(prepare(model, text), 1, None)
+        sets = position_sets(prepare(model, text), Question())
         chosen = [list(sets[pick(len(sets))]) for _ in range(min(4, len(sets)))]
         proved = cf.radius(model, text, norm=norm, positions=chosen, budget="fast")
         attacked = cf.attack(model, text, norm=norm, positions=chosen)

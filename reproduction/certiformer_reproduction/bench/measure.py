@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from certiformer.api import Certifier
 from certiformer.core.problem import Problem
 from certiformer.models import Model
-from certiformer.questions.inputs import Inputs, position_sets, prepare, problem_of
-from certiformer.questions.search import radii
+from certiformer.options import Options, Question
+from certiformer.questions.inputs import Inputs, prepare, problem_of
+from certiformer.questions.positions import position_sets
 
 from .cases import Case
 from .floor import work_of
@@ -76,21 +78,21 @@ def measure(
 ) -> Measured:
     """Run a case to warm up and then up to `repeats` times within `patience` seconds.
 
-    Where the first run took longer than that, it is the measurement itself, capture included. On a GPU a few more
-    follow, for what is recorded there when it comes again.
+    A first run that took longer is the measurement itself. On a GPU a few more follow, until all is recorded.
     """
     model = model_of(case, folder)
     inputs = inputs_of(case, model, texts)
     options: dict[str, Any] = {"device": device, "dtype": dtype, "max_memory": max_memory}
+    how = Options(method=case.method, relaxation=case.relaxation, budget=case.budget, tolerance=tolerance, **options)
+    certifier = Certifier(model, how)
     work: Callable[[], Outcome] | None = None
 
     def once() -> Outcome:
-        return work() if work is not None else _search(case, model, inputs, tolerance, options)
+        return work() if work is not None else _search(case, certifier, inputs)
 
     with peak_memory(device) as peak:
         start, used = synchronized(device), time.process_time()
-        if case.eps is not None:
-            work = _evaluation(case, model, inputs, options)
+        work = None if case.eps is None else _evaluation(case, model, inputs, options)
         outcome = once()
         first, busy = synchronized(device) - start, [time.process_time() - used]
     seconds, memory = [first], peak
@@ -123,17 +125,8 @@ def measure(
     )
 
 
-def _search(case: Case, model: Model, inputs: Sequence[Inputs], tolerance: float, options: dict[str, Any]) -> Outcome:
-    found = radii(
-        model,
-        inputs,
-        words=case.words,
-        method=case.method,
-        relaxation=case.relaxation,
-        budget=case.budget,
-        tolerance=tolerance,
-        **options,
-    )
+def _search(case: Case, certifier: Certifier, inputs: Sequence[Inputs]) -> Outcome:
+    found = certifier.radii(inputs, words=case.words)
     sets = sum(len(r.radii) for r in found)
     return Outcome(
         sets=sets,
@@ -166,7 +159,7 @@ def _problem(
     max_memory: int | None = None,
 ) -> Problem:
     prepared = [prepare(model, x, device=device, dtype=dtype) for x in inputs]
-    questions = [(q, s) for q in prepared for s in _some(position_sets(q, case.words), case.instances)]
+    questions = [(q, s) for q in prepared for s in _some(position_sets(q, Question(words=case.words)), case.instances)]
     return problem_of(
         questions,
         p=2.0,

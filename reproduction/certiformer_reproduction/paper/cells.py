@@ -16,12 +16,13 @@ from typing import Any, Literal
 
 import torch
 
-from certiformer.attack import attack, versions
+from certiformer.api import attack, radii
+from certiformer.attack import versions
 from certiformer.data import Example
 from certiformer.models import Model
+from certiformer.norms import norm_name
 from certiformer.questions.importance import gradients
-from certiformer.questions.inputs import norm_name, prepare
-from certiformer.questions.search import radii
+from certiformer.questions.inputs import prepare
 from certiformer.training import evaluate
 
 from .store import Record
@@ -58,7 +59,7 @@ def ways(budget: str = "balanced") -> dict[str, Way]:
     ours = {"method": "backward", "relaxation": "tight", "budget": budget, "tolerance": TOLERANCE}
     paper = {"relaxation": "paper", "tolerance": TOLERANCE}
     every = (
-        Way("upper", "upper (words)", "upper", {"method": "enumeration"}),
+        Way("upper", "upper (words)", "upper", {"attack_method": "enumeration"}),
         Way("gradient", "upper (gradient)", "upper", {"method": "gradient", "steps": 50, "restarts": 3, "seed": 0}),
         Way("grad", "gradient norm", "slope", effort=0.01),
         Way("ibp", "IBP", "lower", {"method": "ibp", **paper}, effort=0.3),

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from certiformer.attack.consistency import Contradiction, check_consistency
-from certiformer.questions.inputs import norm_name
+from certiformer.norms import norm_name
 
 from . import published
 from .cells import ways

@@ -15,7 +15,7 @@ from certiformer.core.names import Budget
 from certiformer.data import Dataset, load_data
 from certiformer.errors import CertiformerError, InputError
 from certiformer.models import Model, load
-from certiformer.questions.inputs import norm_name
+from certiformer.norms import norm_name
 from certiformer.training import pick_device
 
 from .cells import ACCURACY, Cell, Way, compute, fingerprint, fingerprint_of, ways

@@ -19,7 +19,7 @@ import torch
 
 import certiformer as cf
 from certiformer.errors import InputError
-from certiformer.questions.inputs import norm_name
+from certiformer.norms import norm_name
 from certiformer.training import pick_device
 
 from ..bench import machine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from ..errors import InputError, ModelError
 from ..models.model import Model
+from ..options import AttackQuestion
 from ..questions.inputs import UNKNOWN_TOKENS, Prepared, embed_ids, margins
+from ..questions.workspace import precision
 from .forward import logits_of
 from .gradient import check, winner
 from .norms import lengths
@@ -31,15 +33,9 @@ class Replaced:
     labels: tuple[int | None, ...]
 
 
-def closest_words(
-    prepared: Prepared,
-    positions: Sequence[int],
-    *,
-    p: float,
-    dtype: torch.dtype,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> Replaced:
+def closest_words(prepared: Prepared, positions: Sequence[int], question: AttackQuestion) -> Replaced:
     """Try the vocabulary at each position, nearest first, and stop at the first word that changes the answer."""
+    p, dtype = question.p, precision(question.attack_dtype)
     model = prepared.model
     if prepared.ids is None:
         raise InputError("enumeration replaces words: give a text or token ids instead of embeddings")
@@ -60,8 +56,8 @@ def closest_words(
         labels.append(label)
         gap = None if point is None else point - prepared.embeddings.to(point)
         radii.append(math.inf if gap is None else float(lengths(gap, p).max()))
-        if on_progress is not None:
-            on_progress(k + 1, len(positions))
+        if question.progress is not None:
+            question.progress(k + 1, len(positions))
     return Replaced(tuple(words), tuple(points), tuple(radii), tuple(labels))
 
 

@@ -8,13 +8,15 @@ runs in the precision asked for; what it returns has been tightened along its ra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from ..options import AttackQuestion
 from ..questions.inputs import Prepared, margins
+from ..questions.workspace import precision
 from .forward import alone, logits_of
 from .norms import dual_lengths, into_ball, lengths, steepest
 
@@ -57,25 +59,16 @@ class _Rows:
             return margins(logits_of(self.module, self.points(delta)), self.label)
 
 
-def smallest(
-    prepared: Prepared,
-    sets: Sequence[tuple[int, ...]],
-    *,
-    p: float,
-    steps: int,
-    restarts: int,
-    seed: int,
-    dtype: torch.dtype,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> Found:
-    """A counterexample of small radius for each set of positions; `on_progress` gets (sets done, sets)."""
+def smallest(prepared: Prepared, sets: Sequence[tuple[int, ...]], question: AttackQuestion) -> Found:
+    """A counterexample of small radius for each set of positions; progress counts sets."""
+    p, restarts, dtype = question.p, question.restarts, precision(question.attack_dtype)
     exact = _rows(prepared, sets, dtype=torch.float64)
     if prepared.margin <= 0:
         here = exact.centre
         return Found((here,) * len(sets), (0.0,) * len(sets), (winner(prepared.logits),) * len(sets))
     search = _rows(prepared, sets, dtype=dtype)
     reach = float(lengths(exact.centre, p).mean())
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(question.seed)
     best = torch.full((*search.columns.shape, exact.centre.shape[2]), math.nan, device=exact.centre.device, dtype=dtype)
     rows = max(1, _ELEMENTS // exact.centre.numel())
     for round_ in range(_ROUNDS):  # what is not found is searched again, farther and from more starts
@@ -84,9 +77,9 @@ def smallest(
         for some in (left[i : i + max(1, rows // starts)] for i in range(0, len(left), max(1, rows // starts))):
             part = search.take(some)
             begin = _starts(part, p=p, count=starts, farthest=(0.5 + round_) * reach, generator=generator)
-            best[some] = _search(part, begin, _rivals(prepared), p=p, steps=steps, reach=reach)
-            if on_progress is not None and round_ == 0:
-                on_progress(int(some[-1]) + 1, len(sets))
+            best[some] = _search(part, begin, _rivals(prepared), p=p, steps=question.attack_steps, reach=reach)
+            if question.progress is not None and round_ == 0:
+                question.progress(int(some[-1]) + 1, len(sets))
     results: list[tuple[Tensor | None, float, int | None]] = []
     for first in range(0, len(sets), rows):
         cut = slice(first, first + rows)

@@ -37,7 +37,7 @@ def attack(
     Example: [bold]certiformer attack "a great film" --method enumeration[/bold]
     """
     from ..norms import norm_name, norm_order
-    from .opening import chosen_sets, open_model
+    from .opening import open_model
     from .reading import read_items
     from .running import Job
     from .writing import check_out, finish
@@ -46,28 +46,18 @@ def attack(
     norms = [norm_order(p) for p in norm or ["2"]]
     items = read_items(texts, file, text_column)
 
-    from ..questions.inputs import prepare
+    from ..api import Certifier
+    from ..options import AttackQuestion, Options, Question
     from ..report import measure
     from .view import show_sentence, show_values
 
     opened, where = open_model(model, device)
+    certifier = Certifier(opened, Options(device=where))
+    asked = Question(words=words) if not positions else Question(positions=",".join(positions))
+    how = AttackQuestion(attack_method=method.value, attack_steps=steps, restarts=restarts, seed=seed)
 
     def one(text: str, advance: Fraction) -> Sentence:
-        sets = chosen_sets(prepare(opened, text, device=where), positions) if positions else None
-        return measure(
-            opened,
-            text,
-            norms=norms,
-            words=words,
-            positions=sets,
-            certify=False,
-            attack=method.value,
-            seed=seed,
-            steps=steps,
-            restarts=restarts,
-            device=where,
-            on_progress=advance,
-        )
+        return measure(certifier, text, question=asked, norms=norms, certify=False, attack=how, progress=advance)
 
     job = Job(
         opened,

@@ -53,7 +53,7 @@ def certify(
     """
     from ..errors import InputError
     from ..norms import norm_name, norm_order
-    from .opening import chosen_sets, open_model
+    from .opening import open_model
     from .reading import read_items
     from .running import Job
     from .writing import check_out, finish
@@ -67,31 +67,30 @@ def certify(
     replacing = None if substitutions is None else _read_substitutions(substitutions)
     items = read_items(texts, file, text_column)
 
-    from ..questions.inputs import position_sets, prepare
-    from ..questions.verdict import certify as ask
+    from ..api import Certifier
+    from ..options import Options
+    from ..questions.inputs import prepare
     from ..report import sentence
 
     opened, where = open_model(model, device)
-    shared: dict[str, Any] = {
-        "norm": p,
-        "method": method.value,
-        "budget": budget.value,
-        "splits": splits,
-        "attack": attack,
-        "device": where,
-    }
-    if relaxation is not None:
-        shared["relaxation"] = relaxation.value
+    how = Options(
+        method=method.value,
+        relaxation="tight" if relaxation is None else relaxation.value,
+        budget=budget.value,
+        splits=splits,
+        device=where,
+    )
+    certifier = Certifier(opened, how)
+    which: dict[str, Any] = {"positions": ",".join(positions)} if positions else {"words": words}
 
     def one(text: str, advance: Fraction) -> Sentence:
-        prepared = prepare(opened, text, device=where)
+        prepared = prepare(certifier.workspace, text, device=where)
         if replacing is not None:
-            result = ask(
-                opened, text, substitutions=replacing, on_progress=lambda done, of: advance(done / of), **shared
+            result = certifier.certify(
+                text, substitutions=replacing, attack=attack, progress=lambda done, of: advance(done / of)
             )
         else:
-            sets = position_sets(prepared, words, chosen_sets(prepared, positions))
-            result = ask(opened, text, eps=eps, positions=sets, **shared)
+            result = certifier.certify(text, eps=eps, norm=p, attack=attack, **which)
         return replace(sentence(prepared), verdicts=_verdicts(result, prepared))
 
     job = Job(
@@ -136,7 +135,8 @@ def _code(document: Document) -> int:
 
 def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
     """A record for each set of positions; the counterexample goes with the set it was found for."""
-    from ..questions.inputs import label_name, norm_name
+    from ..norms import norm_name
+    from ..questions.inputs import label_name
     from ..report import Verdict
 
     found = result.counterexample

@@ -38,7 +38,7 @@ def importance(
     """
 
     from ..norms import norm_name, norm_order
-    from .opening import open_model, precision
+    from .opening import open_model
     from .reading import read_items
     from .running import Job
     from .writing import check_out, finish
@@ -49,26 +49,24 @@ def importance(
 
     from dataclasses import replace
 
-    from ..questions.importance import importance as rank
+    from ..api import Certifier
+    from ..options import Options
     from ..questions.inputs import prepare
     from ..report import sentence
 
     opened, where = open_model(model, device)
+    how = Options(
+        method=method.value,
+        relaxation="tight" if relaxation is None else relaxation.value,
+        tolerance=tolerance,
+        dtype=dtype.value,
+        device=where,
+    )
+    certifier = Certifier(opened, how)
 
     def one(text: str, advance: Fraction) -> Sentence:
-        found = rank(
-            opened,
-            text,
-            norm=p,
-            upper=upper,
-            method=method.value,
-            relaxation=None if relaxation is None else relaxation.value,
-            tolerance=tolerance,
-            dtype=precision(dtype.value),
-            device=where,
-            on_progress=advance,
-        )
-        return replace(sentence(prepare(opened, text, device=where)), importance=found.words)
+        found = certifier.importance(text, norm=p, upper=upper, progress=lambda done, of: advance(done / of))
+        return replace(sentence(prepare(certifier.workspace, text, device=where)), importance=found.words)
 
     job = Job(
         opened,

@@ -43,7 +43,7 @@ def radius(
     Example: [bold]certiformer radius "a great film"[/bold]
     """
     from ..norms import norm_name, norm_order
-    from .opening import chosen_sets, open_model, precision
+    from .opening import open_model
     from .reading import read_items
     from .running import Job, Together
     from .writing import check_out, finish
@@ -52,36 +52,36 @@ def radius(
     norms = [norm_order(p) for p in norm or ["2"]]
     items = read_items(texts, file, text_column)
 
-    from ..questions.inputs import position_sets, prepare
+    from ..api import Certifier
+    from ..options import AttackQuestion, Options, Question
+    from ..questions.inputs import prepare
+    from ..questions.positions import position_sets
     from ..report import measure_many
     from .view import show_sentence, show_values
 
     opened, where = open_model(model, device, threads)
+    how = Options(
+        method=method.value,
+        relaxation="tight" if relaxation is None else relaxation.value,
+        budget=budget.value,
+        steps=steps,
+        splits=splits,
+        tolerance=tolerance,
+        dtype=dtype.value,
+        device=where,
+        threads=threads,
+    )
+    certifier = Certifier(opened, how)
+    asked = Question(words=words) if not positions else Question(positions=",".join(positions))
 
     def key(text: str) -> tuple[Hashable, int]:
-        prepared = prepare(opened, text, device=where)
-        sets = position_sets(prepared, words, chosen_sets(prepared, positions))
+        prepared = prepare(certifier.workspace, text, device=where)
+        sets = position_sets(prepared, asked)
         return (len(prepared.tokens), tuple(sets)), len(sets)
 
     def many(texts: Sequence[str], advance: Fraction) -> Sequence[Sentence]:
-        return measure_many(
-            opened,
-            texts,
-            norms=norms,
-            words=words,
-            positions=chosen_sets(prepare(opened, texts[0], device=where), positions),
-            attack="gradient" if attack else None,
-            method=method.value,
-            relaxation=None if relaxation is None else relaxation.value,
-            budget=budget.value,
-            optimise=steps,
-            splits=splits,
-            tolerance=tolerance,
-            seed=seed,
-            dtype=precision(dtype.value),
-            device=where,
-            on_progress=advance,
-        )
+        attacking = AttackQuestion(seed=seed) if attack else None
+        return measure_many(certifier, texts, asked, norms=norms, attack=attacking, progress=advance)
 
     job = Job(
         opened,

@@ -45,7 +45,7 @@ def report(
     """
     from ..errors import InputError
     from ..norms import norm_name, norm_order
-    from .opening import open_model, precision
+    from .opening import open_model
     from .reading import read_document, read_items
     from .running import Job, Together
     from .writing import check_out, finish, write
@@ -63,33 +63,33 @@ def report(
     norms = [norm_order(p) for p in norm or ["1", "2", "inf"]]
     items = read_items(texts, file, text_column)
 
-    from ..questions.inputs import position_sets, prepare
+    from ..api import Certifier
+    from ..options import AttackQuestion, Options, Question
+    from ..questions.inputs import prepare
+    from ..questions.positions import position_sets
     from ..report import measure_many
 
     opened, where = open_model(model, device, threads)
+    how = Options(
+        method=method.value,
+        relaxation="tight" if relaxation is None else relaxation.value,
+        budget=budget.value,
+        steps=steps,
+        splits=splits,
+        tolerance=tolerance,
+        dtype=dtype.value,
+        device=where,
+        threads=threads,
+    )
+    certifier, asked = Certifier(opened, how), Question(words=words)
 
     def key(text: str) -> tuple[Hashable, int]:
-        prepared = prepare(opened, text, device=where)
-        return len(prepared.tokens), len(position_sets(prepared, words))
+        prepared = prepare(certifier.workspace, text, device=where)
+        return len(prepared.tokens), len(position_sets(prepared, asked))
 
     def many(texts: Sequence[str], advance: Fraction) -> Sequence[Sentence]:
-        return measure_many(
-            opened,
-            texts,
-            norms=norms,
-            words=words,
-            attack="gradient" if attack else None,
-            method=method.value,
-            relaxation=None if relaxation is None else relaxation.value,
-            budget=budget.value,
-            optimise=steps,
-            splits=splits,
-            tolerance=tolerance,
-            seed=seed,
-            dtype=precision(dtype.value),
-            device=where,
-            on_progress=advance,
-        )
+        attacking = AttackQuestion(seed=seed) if attack else None
+        return measure_many(certifier, texts, asked, norms=norms, attack=attacking, progress=advance)
 
     job = Job(
         opened,

@@ -1,8 +1,12 @@
-"""What can be chosen, by name. Nothing here needs torch, so that a command line can offer it at once."""
+"""What can be chosen of the core, by name. Nothing here needs torch, so that a command line can offer it at once."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from ..errors import InputError
 
 Method = Literal["ibp", "forward", "backward", "backward-forward"]
 AutoMethod = Literal["auto", "ibp", "forward", "backward", "backward-forward"]
@@ -10,3 +14,45 @@ Relaxation = Literal["paper", "tight"]
 Budget = Literal["fast", "balanced", "tight"]
 METHODS: tuple[Method, ...] = get_args(Method)
 RELAXATIONS: tuple[Relaxation, ...] = get_args(Relaxation)
+
+
+def option(default: Any, help: str, *, flag: bool = True) -> Any:
+    """A field with its help; without a flag it is for Python alone."""
+    return field(default=default, metadata={"help": help, "flag": flag})
+
+
+def one_of(name: str, value: object, known: Sequence[str]) -> None:
+    """Refuse what is not among the known names."""
+    if value not in known:
+        raise InputError(f"{name}={value!r}: expected one of {', '.join(known)}")
+
+
+def whole(name: str, value: object, *, least: int = 0) -> None:
+    """Refuse anything but a whole number from `least` on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name}={value!r}: expected a whole number of {least} or more")
+
+
+class Checked:
+    """Fields are checked when the object is made, those of every base class by that class."""
+
+    def __post_init__(self) -> None:
+        """The end of the line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundOptions(Checked):
+    """How bounds are computed."""
+
+    method: AutoMethod = option("auto", "How bounds are computed; auto takes the tightest that the budget allows.")
+    relaxation: Relaxation = option("tight", "Which linear bounds of the operations.")
+    budget: Budget = option("balanced", "How much time auto may spend on tighter bounds.")
+    max_memory: int | None = option(None, "Bytes that the bounds may take; default: half of what is free.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("method", self.method, ("auto", *METHODS))
+        one_of("relaxation", self.relaxation, RELAXATIONS)
+        one_of("budget", self.budget, get_args(Budget))
+        if self.max_memory is not None:
+            whole("max_memory", self.max_memory, least=1)

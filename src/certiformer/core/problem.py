@@ -10,13 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from .captured import Captured, Compiled
 from .engine import Engine, Parameters, first_reasons
 from .interval import interval_margins
-from .names import AutoMethod, Budget, Method, Relaxation
+from .names import BoundOptions, Method
 from .ops.base import Box
-from .relaxation import Scheme, Style, check, choose
+from .relaxation import Scheme, Style, choose
 from .rounding import exact_products
 from .sets import Ball, Cuts, Perturbation
 from .speed.memory import default_budget
@@ -73,27 +72,15 @@ class Problem:
         *,
         examples: list[Tensor],
         p: float,
-        method: AutoMethod,
-        relaxation: Relaxation,
-        budget: Budget = "balanced",
-        max_memory: int | None = None,
+        options: BoundOptions,
     ) -> Problem:
         """From instances of one shape. The graph is compared with the module at and around each of the `examples`."""
-        check(method, relaxation, budget)
-        if max_memory is not None and max_memory <= 0:
-            raise InputError(f"max_memory={max_memory!r}: expected a number of bytes above 0")
         example, device = examples[0], examples[0].device
         with exact_products(example):  # the model's own matrices are multiplied here too
-            graph = captured.graph(examples, relaxation)
-            plan = choose(
-                graph,
-                method=method,
-                relaxation=relaxation,
-                budget=budget,
-                instances=-(-len(instances) // len(examples)),  # of one sentence, in company or not
-                cuda=device.type == "cuda",
-            )
-            compiled = captured.compiled(graph, example, method=plan.method, relaxation=relaxation)
+            graph = captured.graph(examples, options.relaxation)
+            each = -(-len(instances) // len(examples))  # of one sentence, in company or not
+            plan = choose(graph, options, instances=each, cuda=device.type == "cuda")
+            compiled = captured.compiled(graph, example, method=plan.method, relaxation=options.relaxation)
         return Problem(
             compiled=compiled,
             centre=torch.stack([i.centre for i in instances]),
@@ -102,7 +89,7 @@ class Problem:
             p=p,
             method=plan.method,
             style=plan.style,
-            budget=max_memory or default_budget(device),
+            budget=options.max_memory or default_budget(device),
         )
 
     def sketch(self) -> Problem | None:

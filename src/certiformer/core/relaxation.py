@@ -10,12 +10,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
-from ..errors import InputError
 from .graph.graph import Graph, Input, Node, parent_like
 from .local import Local
-from .names import RELAXATIONS, AutoMethod, Budget, Method, Relaxation
+from .names import BoundOptions, Budget, Method, Relaxation
 from .ops.base import Box
 from .ops.linear import Add, Scale, Shift
 from .ops.movement import Movement
@@ -48,24 +47,12 @@ class Plan(NamedTuple):
     style: Style
 
 
-def check(method: AutoMethod, relaxation: Relaxation, budget: Budget) -> None:
-    """Each option is one of those there are."""
-    for name, value, known in (
-        ("method", method, get_args(AutoMethod)),
-        ("relaxation", relaxation, RELAXATIONS),
-        ("budget", budget, get_args(Budget)),
-    ):
-        if value not in known:
-            raise InputError(f"{name}={value!r}: expected one of {', '.join(known)}")
-
-
-def choose(
-    graph: Graph, *, method: AutoMethod, relaxation: Relaxation, budget: Budget, instances: int, cuda: bool
-) -> Plan:
+def choose(graph: Graph, options: BoundOptions, *, instances: int, cuda: bool) -> Plan:
     """A method where none was named, and whether differences of scores are bounded one by one.
 
     What is asked for by name is done in full, whatever it costs; only "auto" leaves out what the budget does not allow.
     """
+    method, relaxation, budget = options.method, options.relaxation, options.budget
     style = STYLES[relaxation]
     if relaxation == "paper":
         return Plan("backward-forward" if method == "auto" else method, style)

@@ -12,8 +12,11 @@ from torch import Tensor
 
 from ..core.names import Method, Relaxation
 from ..errors import InputError
-from ..models.model import Model
-from .inputs import Inputs, Positions, norm_order, position_sets, prepare, problem_of
+from ..options import BoundsQuestion, Options
+from .inputs import Inputs, prepare, problem_of
+from .positions import position_sets
+from .refine import margins_within
+from .workspace import Workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,53 +44,32 @@ class Bounds:
         return tuple(bool(row) for row in (self.lower > 0).all(dim=1))
 
 
-def bounds(
-    model: Model,
-    inputs: Inputs,
-    *,
-    eps: float | Sequence[float] | Tensor,
-    norm: float | str = 2,
-    positions: Positions | None = None,
-    words: int = 1,
-    method: Method = "backward-forward",
-    relaxation: Relaxation = "paper",
-    label: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    max_memory: int | None = None,
-    rounding: bool = True,
-) -> Bounds:
-    """Bound the margins of `inputs` when the embeddings at `positions` move by at most `eps` in the norm.
-
-    `inputs`: a text, token ids (with CLS and SEP) or embeddings `[n, d]`. `positions`: indices, all perturbed together;
-    a list of lists gives one instance each; by default every set of `words` words. `eps`: a number, or one per
-    instance. `rounding=False` leaves out the accounting for floating point.
-    """
+def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, options: Options) -> Bounds:
+    """Margins of an input when the embeddings at each set of positions move by at most `eps`."""
     started = time.perf_counter()
-    p = norm_order(norm)
-    prepared = prepare(model, inputs, label=label, dtype=dtype, device=device)
-    sets = position_sets(prepared, words, positions)
-    radii = _radii(eps, len(sets), prepared.embeddings)
-    problem = problem_of(
-        [(prepared, s) for s in sets], p=p, method=method, relaxation=relaxation, max_memory=max_memory
-    )
-    margins = problem.margins(radii, rounding=rounding)
+    prepared = prepare(workspace, inputs, label=question.label, dtype=options.dtype, device=options.device)
+    sets = position_sets(prepared, question)
+    radii = _radii(question.eps, len(sets), prepared.embeddings)
+    problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
+    margins = margins_within(problem, radii, options, rounding=question.rounding)
     return Bounds(
         lower=margins.lower,
         upper=margins.upper,
         label=prepared.label,
         positions=tuple(sets),
         eps=tuple(radii.tolist()),
-        norm=p,
-        method=method,
-        relaxation=relaxation,
+        norm=question.p,
+        method=problem.method,
+        relaxation=options.relaxation,
         reasons=margins.reasons,
         seconds=time.perf_counter() - started,
     )
 
 
-def _radii(eps: float | Sequence[float] | Tensor, count: int, like: Tensor) -> Tensor:
+def _radii(eps: float | Sequence[float] | Tensor | None, count: int, like: Tensor) -> Tensor:
     """A radius for each instance, checked."""
+    if eps is None:
+        raise InputError(f"eps={eps!r}: expected a number, or one for each of the {count} instances")
     try:
         radii = torch.as_tensor(eps, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from ..attack import attack_prepared
-from ..models.model import Model
-from .inputs import Prepared, margins, norm_order, prepare
-
-if TYPE_CHECKING:
-    from ..core.names import AutoMethod, Relaxation
+from ..attack import AttackResult, attack_sets
+from ..options import AttackQuestion, ImportanceQuestion, Options, Progress
+from .inputs import Inputs, Prepared, margins, prepare
+from .search import RadiusResult, radii
+from .workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -53,62 +51,46 @@ class ImportanceResult:
     seconds: float
 
 
-def importance(
-    model: Model,
-    text: str | Sequence[int],
-    *,
-    norm: float | str = 2,
-    upper: bool = True,
-    method: AutoMethod = "auto",
-    relaxation: Relaxation | None = None,
-    tolerance: float = 1e-3,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    on_progress: Callable[[float], None] | None = None,
-) -> ImportanceResult:
+def importance(workspace: Workspace, text: Inputs, question: ImportanceQuestion, options: Options) -> ImportanceResult:
     """Rank the words of a text by normalised certified radius, beside the ranks by gradient and by enumeration.
 
-    `upper=False` leaves out the enumeration of the vocabulary, which is also left out where there is none.
+    Without `upper` the enumeration of the vocabulary is left out, as it is where there is none.
     """
-    from .search import radius
-
     began = time.perf_counter()
-    p = norm_order(norm)
-    prepared = prepare(model, text, device=device)
-    enumerate_words = upper and bool(model.vocabulary) and prepared.ids is not None
+    prepared = prepare(workspace, text, label=question.label, device=options.device)
+    enumerate_words = question.upper and bool(prepared.model.vocabulary) and prepared.ids is not None
     halves = 1 + int(enumerate_words)
 
-    def report(done: int, total: int, before: int = 0) -> None:
-        if on_progress is not None:
-            on_progress((before + done / max(1, total)) / halves)
+    def half(number: int) -> Progress | None:
+        tell = question.progress
+        return None if tell is None else lambda done, total: tell(number * total + done, halves * total)
 
-    options: dict[str, Any] = {} if relaxation is None else {"relaxation": relaxation}
-    proved = radius(
-        model,
-        text,
-        norm=norm,
-        method=method,
-        tolerance=tolerance,
-        dtype=dtype,
-        device=device,
-        progress=report,
-        **options,
-    )
-    places = [where[0] for where in proved.positions]
-    lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
+    (proved,) = radii(workspace, [text], replace(question, progress=half(0)), options)
     slope_at = gradients(prepared)
-    slopes = [slope_at[i] for i in places]
-    attacked: list[float] = [math.inf] * len(places)
-    replaced: list[str | None] = [None] * len(places)
+    slopes = [slope_at[where[0]] for where in proved.positions]
+    found: AttackResult | None = None
     if enumerate_words:
-        found = attack_prepared(
-            prepared,
-            norm=norm,
-            positions=[(place,) for place in places],
-            method="enumeration",
-            on_progress=lambda done, total: report(done, total, 1),
-        )
-        attacked, replaced = list(found.radii), list(found.words)
+        asked = AttackQuestion(norm=question.norm, attack_method="enumeration", progress=half(1))
+        found = attack_sets(prepared, proved.positions, asked)
+    return ImportanceResult(
+        words=_ranked(prepared, proved, slopes, found),
+        label=prepared.label,
+        margin=prepared.margin,
+        norm=question.p,
+        method=proved.method,
+        relaxation=proved.relaxation,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _ranked(
+    prepared: Prepared, proved: RadiusResult, slopes: list[float], found: AttackResult | None
+) -> tuple[Ranked, ...]:
+    """The words with their ranks, most important first."""
+    places = [where[0] for where in proved.positions]
+    lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=proved.norm, dim=-1).tolist()
+    attacked = [math.inf] * len(places) if found is None else list(found.radii)
+    replaced = [None] * len(places) if found is None else list(found.words)
     relative = [_over(r, lengths[i]) for r, i in zip(attacked, places, strict=True)]
     ranks, gradient_ranks, upper_ranks = _ranks(proved.normalized), _ranks([-s for s in slopes]), _ranks(relative)
     words = [
@@ -122,20 +104,12 @@ def importance(
             gradient_rank=gradient_ranks[k],
             attacked=None if math.isinf(attacked[k]) else attacked[k],
             attacked_normalized=None if math.isinf(relative[k]) else relative[k],
-            attacked_rank=upper_ranks[k] if enumerate_words else None,
+            attacked_rank=None if found is None else upper_ranks[k],
             replacement=replaced[k],
         )
         for k, where in enumerate(places)
     ]
-    return ImportanceResult(
-        words=tuple(sorted(words, key=lambda w: w.rank)),
-        label=prepared.label,
-        margin=prepared.margin,
-        norm=p,
-        method=proved.method,
-        relaxation=proved.relaxation,
-        seconds=time.perf_counter() - began,
-    )
+    return tuple(sorted(words, key=lambda w: w.rank))
 
 
 def gradients(prepared: Prepared) -> list[float]:

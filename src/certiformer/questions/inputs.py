@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.names import AutoMethod, Budget, Relaxation
+from ..core.names import BoundOptions
 from ..core.problem import Instance, Problem
 from ..errors import InputError, ModelError, short
+from ..models.device import place
 from ..models.faithful import at, faithful, run
 from ..models.model import Encoding, Model
-from ..norms import norm_name as norm_name
-from ..norms import norm_order as norm_order
-from .workspace import Workspace, place
+from ..options import Device, Precision
+from .workspace import Workspace, precision
 
 Inputs = str | Sequence[int] | Tensor
-Positions = Sequence[int | Sequence[int]]
 
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
-MOST_SETS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +48,12 @@ class Prepared:
         """The name of the label, or its number."""
         return label_name(self.model, self.label)
 
-    def cast(self, dtype: torch.dtype) -> Model:
+    def written(self, position: int) -> str:
+        """The word at a position as the text has it, or its token."""
+        span = None if self.text is None or self.spans is None else self.spans[position]
+        return self.tokens[position] if span is None or self.text is None else self.text[span[0] : span[1]].strip()
+
+    def cast(self, dtype: Precision) -> Model:
         """The same copy of the model in another precision."""
         return self.workspace.on(dtype=dtype, device=self.embeddings.device).model
 
@@ -63,15 +65,13 @@ class Prepared:
 
 def problem_of(
     questions: list[tuple[Prepared, tuple[int, ...]]],
+    options: BoundOptions | None = None,
     *,
     p: float,
-    method: AutoMethod,
-    relaxation: Relaxation,
-    budget: Budget = "balanced",
-    max_memory: int | None = None,
     examples: list[Tensor] | None = None,
+    **changes: Any,
 ) -> Problem:
-    """Inputs of one length, each with a set of positions, as a batch of instances.
+    """Inputs of one length, each with a set of positions, as a batch of instances; `changes` are of the options.
 
     The captured graph is compared with the model at each of the inputs, or at the `examples` instead.
     """
@@ -84,10 +84,7 @@ def problem_of(
         [Instance(q.embeddings, positions, q.label) for q, positions in questions],
         examples=list(inputs.values()) if examples is None else examples,
         p=p,
-        method=method,
-        relaxation=relaxation,
-        budget=budget,
-        max_memory=max_memory,
+        options=replace(BoundOptions() if options is None else options, **changes),
     )
 
 
@@ -101,8 +98,8 @@ def prepare(
     inputs: Inputs,
     *,
     label: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
+    dtype: Precision = "float64",
+    device: Device = None,
 ) -> Prepared:
     """Check `inputs` (a text, token ids, embeddings `[n, d]` or `[1, n, d]`, or a picture) and run the model on them.
 
@@ -111,7 +108,7 @@ def prepare(
     workspace = model if isinstance(model, Workspace) else Workspace(model)
     model = workspace.on(dtype=dtype, device=device).model
     given = isinstance(inputs, Tensor) and inputs.is_floating_point()
-    encoding, arguments, embeddings = _read(model, inputs, dtype=dtype)
+    encoding, arguments, embeddings = _read(model, inputs, dtype=precision(dtype))
     if not torch.isfinite(embeddings).all():
         raise InputError(f"the embeddings {list(embeddings.shape)} hold infinity or NaN")
     exact = partial(workspace.on, dtype=torch.float64, device=device)
@@ -136,45 +133,6 @@ def prepare(
         note=None if given else _note(model, encoding),
         constants=() if way is None else way.key,
     )
-
-
-def position_sets(prepared: Prepared, words: int = 1, positions: Positions | None = None) -> list[tuple[int, ...]]:
-    """All sets of `words` positions that are not special; or the ones given: one set, or a list of sets."""
-    n = len(prepared.tokens)
-    free = prepared.words
-    if positions is None:
-        if isinstance(words, bool) or not isinstance(words, int) or not 1 <= words <= len(free):
-            raise InputError(f"words={words!r}: expected a whole number from 1 to the {len(free)} words of this input")
-        count = math.comb(len(free), words)
-        if count > MOST_SETS:
-            raise InputError(
-                f"words={words}: {count:,} sets of {len(free)} words are too many; name the ones you want in positions="
-            )
-        return list(itertools.combinations(free, words))
-    asked = f"positions={short(positions)}"
-    if isinstance(positions, (str, int)) or len(positions) == 0:
-        raise InputError(
-            f"{asked}: expected positions that move together, such as [1, 2], or a list of such sets, as [[1], [2]]"
-        )
-    if all(isinstance(item, int) for item in positions):
-        positions = [cast("Sequence[int]", positions)]
-    sets: list[tuple[int, ...]] = []
-    for item in positions:
-        members = (item,) if isinstance(item, int) else tuple(item) if not isinstance(item, str) else ()
-        if not members or any(isinstance(i, bool) or not isinstance(i, int) for i in members):
-            raise InputError(f"{asked}: expected whole numbers or tuples of them, found {item!r}")
-        for i in members:
-            if not 0 <= i < n:
-                raise InputError(f"{asked}: position {i} is out of range, this input has positions 0 to {n - 1}")
-            if prepared.special[i]:
-                raise InputError(
-                    f"{asked}: position {i} is the special token {prepared.tokens[i]}, which is never perturbed; "
-                    f"the words are at {free[0]} to {free[-1]}"
-                )
-        if len(set(members)) != len(members):
-            raise InputError(f"{asked}: {item!r} names a position twice")
-        sets.append(tuple(sorted(members)))
-    return sets
 
 
 def embed_ids(model: Model, ids: Tensor, *, dtype: torch.dtype) -> Tensor:

@@ -18,18 +18,18 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from ..core.names import AutoMethod, Budget, Method, Relaxation
+from ..core.names import Method, Relaxation
 from ..core.problem import Problem
+from ..core.sets.ball import Ball, dual, norm
 from ..core.split import divide
-from ..errors import InputError
-from ..models.model import Model
+from ..options import Options, Question
 from .bracket import Bracket
-from .inputs import Inputs, Positions, Prepared, norm_order, position_sets, prepare, problem_of
+from .inputs import Inputs, Prepared, prepare, problem_of
+from .positions import position_sets
 from .workspace import Workspace
 
 MOST_STEPS, SKETCH_STEPS = 60, 20
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
-PIECES = 4  # into which balls are cut where planes are optimised and nothing else is said
 BEYOND = 1.2  # where balls are cut into pieces, likewise
 WIDE = 1e-2  # relative width of what is only looked for to cut further
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
@@ -61,131 +61,50 @@ class RadiusResult:
         return self.positions[i], self.radii[i]
 
 
-def radius(
-    model: Model,
-    inputs: Inputs,
-    *,
-    norm: float | str = 2,
-    words: int = 1,
-    positions: Positions | None = None,
-    method: AutoMethod = "auto",
-    relaxation: Relaxation = "tight",
-    budget: Budget = "balanced",
-    tolerance: float = 1e-3,
-    steps: int = 0,
-    splits: int | None = None,
-    label: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    max_memory: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> RadiusResult:
-    """The certified radius of every set of `words` positions (or of the given `positions`).
-
-    method="auto" takes the tightest that `budget` allows; the result says what it was. `tolerance` is the relative
-    width to which the search closes; `steps` of optimising the planes make every evaluation tighter, and so does
-    cutting every ball into up to `splits` pieces (by default four with `steps`, and none without).
-    `progress(done, total)` is called as sets finish.
-    """
-    (result,) = radii(
-        model,
-        [inputs],
-        norm=norm,
-        words=words,
-        positions=positions,
-        method=method,
-        relaxation=relaxation,
-        budget=budget,
-        tolerance=tolerance,
-        steps=steps,
-        splits=splits,
-        label=label,
-        dtype=dtype,
-        device=device,
-        max_memory=max_memory,
-        progress=progress,
-    )
-    return result
-
-
 def radii(
-    model: Model,
-    inputs: Sequence[Inputs],
-    *,
-    norm: float | str = 2,
-    words: int = 1,
-    positions: Positions | None = None,
-    method: AutoMethod = "auto",
-    relaxation: Relaxation = "tight",
-    budget: Budget = "balanced",
-    tolerance: float = 1e-3,
-    steps: int = 0,
-    splits: int | None = None,
-    label: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    max_memory: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    workspace: Workspace, inputs: Sequence[Inputs], question: Question, options: Options
 ) -> tuple[RadiusResult, ...]:
-    """As `radius`, for many inputs: those of one length are searched together."""
-    if not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
-        raise InputError(f"tolerance={tolerance!r}: expected a number between 0 and 1")
-    pieces = (PIECES if steps else 0) if splits is None else splits
-    for name, count in (("steps", steps), ("splits", pieces)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise InputError(f"{name}={count!r}: expected a whole number of 0 or more")
-    p = norm_order(norm)
-    workspace = Workspace(model)
-    prepared = [prepare(workspace, x, label=label, dtype=dtype, device=device) for x in inputs]
-    sets = [position_sets(q, words, positions) for q in prepared]
-    total = sum(len(s) for s in sets)
-    results: list[RadiusResult | None] = [None] * len(prepared)
+    """The certified radius of every set of positions of every input; inputs of one length are searched together."""
+    prepared = [prepare(workspace, x, label=question.label, dtype=options.dtype, device=options.device) for x in inputs]
+    sets = [position_sets(q, question) for q in prepared]
+    total, done = sum(len(s) for s in sets), 0
+    results: dict[int, RadiusResult] = {}
     groups: dict[Hashable, list[int]] = {}
     for i, q in enumerate(prepared):
         groups.setdefault((tuple(q.embeddings.shape), q.constants), []).append(i)
-    done = 0
     for members in groups.values():
-        started = time.perf_counter()
-        questions = [(prepared[i], s) for i in members for s in sets[i]]
-        problem = problem_of(
-            questions,
-            p=p,
-            method=method,
-            relaxation=relaxation,
-            budget=budget,
-            max_memory=max_memory,
-        )
 
         def report(finished: int, before: int = done) -> None:
-            if progress is not None:
-                progress(before + finished, total)
+            if question.progress is not None:
+                question.progress(before + finished, total)
 
-        found, calls = search(
-            problem,
-            [q.margin for q, _ in questions],
-            tolerance=tolerance,
-            steps=steps,
-            splits=pieces,
-            progress=report,
-        )
-        seconds = time.perf_counter() - started
-        k = 0
-        for i in members:
-            count = len(sets[i])
-            results[i] = _result(
-                prepared[i],
-                sets[i],
-                found[k : k + count],
-                calls[k : k + count],
-                problem,
-                relaxation,
-                tolerance,
-                _effort(problem, steps, pieces),
-                seconds * count / len(questions),
-            )
-            k += count
-        done += len(questions)
-    return tuple(r for r in results if r is not None)
+        group = [(i, prepared[i], sets[i]) for i in members]
+        results |= _group(group, question, options, report)
+        done += sum(len(sets[i]) for i in members)
+    return tuple(results[i] for i in range(len(prepared)))
+
+
+def _group(
+    group: list[tuple[int, Prepared, list[tuple[int, ...]]]],
+    question: Question,
+    options: Options,
+    progress: Callable[[int], None],
+) -> dict[int, RadiusResult]:
+    """Inputs of one length, each by its number with its sets of positions."""
+    started = time.perf_counter()
+    questions = [(q, s) for _, q, sets in group for s in sets]
+    problem = problem_of(questions, options, p=question.p)
+    nominal = [q.margin for q, _ in questions]
+    found, calls = search(problem, nominal, options, progress=progress)
+    seconds = time.perf_counter() - started
+    results: dict[int, RadiusResult] = {}
+    k = 0
+    for i, q, sets in group:
+        part = slice(k, k + len(sets))
+        share = seconds * len(sets) / len(questions)
+        results[i] = _result(q, sets, found[part], calls[part], problem, options, share)
+        k += len(sets)
+    return results
 
 
 def _result(
@@ -194,9 +113,7 @@ def _result(
     found: list[float],
     calls: list[int],
     problem: Problem,
-    relaxation: Relaxation,
-    tolerance: float,
-    effort: str,
+    options: Options,
     seconds: float,
 ) -> RadiusResult:
     p = problem.p
@@ -210,9 +127,9 @@ def _result(
         margin=prepared.margin,
         norm=p,
         method=problem.method,
-        relaxation=relaxation,
-        chosen=problem.described + effort,
-        tolerance=tolerance,
+        relaxation=options.relaxation,
+        chosen=problem.described + _effort(problem, options.steps, options.most_splits),
+        tolerance=options.tolerance,
         calls=sum(calls) / max(1, len(calls)),
         seconds=seconds,
     )
@@ -231,29 +148,24 @@ def _over(radius: float, norm: float) -> float:
 
 
 def search(
-    problem: Problem,
-    rest: list[float],
-    *,
-    tolerance: float,
-    steps: int = 0,
-    splits: int = 0,
-    progress: Callable[[int], None] | None = None,
+    problem: Problem, nominal: list[float], options: Options, *, progress: Callable[[int], None] | None = None
 ) -> tuple[list[float], list[int]]:
-    """Verified radii of all instances of a problem, given their margins at rest; and evaluations spent on each."""
+    """Verified radii of all instances, given their margins at radius 0; and the evaluations spent on each."""
+    tolerance, steps, splits = options.tolerance, options.steps, options.most_splits
     calls = [0] * len(problem)
-    active = [i for i, m in enumerate(rest) if m > 0]
+    active = [i for i, m in enumerate(nominal) if m > 0]
     stages = 1 + (steps > 0) + (splits > 1)
 
     def stage(number: int) -> Callable[[int], None]:
         """A set counts a share when a stage is done with it, and whole after the last."""
         return lambda k: None if progress is None else progress((number * len(problem) + k) // stages)
 
-    brackets = [Bracket(m, r) for m, r in zip(rest, _linear(problem), strict=True)]
+    brackets = [Bracket(m, r) for m, r in zip(nominal, _linear(problem), strict=True)]
     radii = _found(problem, brackets, calls, active, tolerance, stage(0))
     if steps > 0 and active:
-        problem, radii = _tuned(problem, rest, radii, calls, steps, tolerance, stage(1))
+        problem, radii = _tuned(problem, nominal, radii, calls, steps, tolerance, stage(1))
     if splits > 1 and active:
-        radii = _divided(problem, rest, radii, calls, splits, tolerance, stage(stages - 1))
+        radii = _divided(problem, nominal, radii, calls, splits, tolerance, stage(stages - 1))
     if progress is not None:
         progress(len(problem))
     return radii, calls
@@ -416,8 +328,6 @@ def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: 
 
 def _linear(problem: Problem) -> list[float]:
     """The radius at which the linearised margin vanishes: `margin / sum_k ||gradient_k||_q`."""
-    from ..core.sets.ball import Ball, dual, norm
-
     graph = problem.compiled.graph
     chosen = list(range(len(problem)))
     guesses: list[float] = []

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import InputError, short
+from ..options import Substitutions
 from .inputs import UNKNOWN_TOKENS, Prepared
-
-Substitutions = Mapping[str, Sequence[str]]
 
 
 def candidates(prepared: Prepared, substitutions: Substitutions) -> tuple[dict[int, list[int]], tuple[str, ...]]:

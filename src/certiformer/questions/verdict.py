@@ -5,26 +5,28 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ..attack import attack_prepared
-from ..core.names import AutoMethod, Budget, Method, Relaxation
+from ..attack import attack_sets
+from ..core.names import BoundOptions, Method, Relaxation
 from ..core.sets import Choices
-from ..core.split import divide
-from ..errors import InputError, short
-from ..models.model import Model
-from .inputs import Inputs, Positions, Prepared, embed_ids, margins, norm_order, position_sets, prepare, problem_of
-from .substitutes import Substitutions, candidates
+from ..options import AttackQuestion, CertifyQuestion, Options, Progress
+from .inputs import Inputs, Prepared, embed_ids, margins, prepare, problem_of
+from .positions import position_sets
+from .refine import margins_within
+from .substitutes import candidates
+from .workspace import Workspace
 
 Status = Literal["certified", "refuted", "unknown", "error"]
 MOST_COMBINATIONS = 20_000
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
+CONTRADICTION = "a proof and a counterexample contradict each other: this is a bug of certiformer, please report it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,63 +64,34 @@ class CertifyResult:
     seconds: float
 
 
-def certify(
-    model: Model,
-    inputs: Inputs,
-    *,
-    eps: float | None = None,
-    norm: float | str = 2,
-    positions: Positions | None = None,
-    words: int = 1,
-    substitutions: Substitutions | None = None,
-    method: AutoMethod = "auto",
-    relaxation: Relaxation = "tight",
-    budget: Budget = "balanced",
-    splits: int = 0,
-    attack: bool = True,
-    label: int | None = None,
-    device: torch.device | str | None = None,
-    max_memory: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> CertifyResult:
+def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, options: Options) -> CertifyResult:
     """Can the answer change when the embeddings at each set of positions move by at most `eps`?
 
-    With `substitutions` (word -> substitutes) instead of `eps`: can it change under any combination of substitutes?
-    What is not proved is cut into up to `splits` pieces, each proved on its own, and what is left is attacked, so that
-    a false claim comes back refuted. `on_progress` gets (combinations of substitutes tried, all of them).
+    With `substitutions` (word -> substitutes) instead: can it change under any combination of substitutes? What is not
+    proved is refined as the options say, and what is left is attacked, so that a false claim comes back refuted. What
+    is proved is attacked too: a counterexample there is an error of this program, and is reported as such.
     """
     started = time.perf_counter()
-    prepared = prepare(model, inputs, label=label, device=device)
-    if (eps is None) == (substitutions is None):
-        raise InputError(f"eps={eps!r}, substitutions={short(substitutions)}: give one of the two")
-    if substitutions is not None:
-        return _certify_words(prepared, substitutions, method, relaxation, budget, max_memory, started, on_progress)
-    assert eps is not None
-    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not (eps >= 0 and math.isfinite(eps)):
-        raise InputError(f"eps={eps!r}: expected a finite radius of 0 or more")
-    if isinstance(splits, bool) or not isinstance(splits, int) or splits < 0:
-        raise InputError(f"splits={splits!r}: expected a whole number of 0 or more")
-    p = norm_order(norm)
-    sets = position_sets(prepared, words, positions)
-    problem = problem_of(
-        [(prepared, s) for s in sets],
-        p=p,
-        method=method,
-        relaxation=relaxation,
-        budget=budget,
-        max_memory=max_memory,
-    )
-    radii = torch.full((len(sets),), float(eps), dtype=torch.float64)
-    found = problem.margins(radii)
-    if splits > 1 and prepared.margin > 0 and not bool((found.lower > 0).all()):
-        found = found.better(divide(problem, radii, splits).margins(radii))
+    prepared = prepare(workspace, inputs, label=question.label, dtype=options.dtype, device=options.device)
+    if question.substitutions is not None:
+        return _certify_words(prepared, question, options, started)
+    assert question.eps is not None
+    eps, sets = float(question.eps), position_sets(prepared, question)
+    problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
+    radii = torch.full((len(sets),), eps, dtype=problem.centre.dtype)
+    if float(radii[0]) < eps:  # a smaller number of this precision would be an easier question
+        radii = torch.nextafter(radii, torch.full_like(radii, math.inf))
+    found = margins_within(problem, radii, options, until_proved=True)
     proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     example, reason = None, next((r for r in found.reasons if r), None)
-    if attack or prepared.margin <= 0:
-        example = _refute(prepared, sets, statuses, float(eps), p)
+    if question.attack or prepared.margin <= 0:
+        exact = prepare(workspace, inputs, label=prepared.label, device=options.device)
+        example = _refute(exact, sets, statuses, eps, question.p)
+    if "error" in statuses:
+        reason = CONTRADICTION
     return CertifyResult(
-        status=_overall(statuses),
+        status=overall(statuses),
         statuses=tuple(statuses),
         positions=tuple(sets),
         margins=tuple(proved),
@@ -126,16 +99,16 @@ def certify(
         counterexample=example,
         tokens=prepared.tokens,
         label=prepared.label,
-        eps=float(eps),
-        norm=p,
+        eps=eps,
+        norm=question.p,
         method=problem.method,
-        relaxation=relaxation,
+        relaxation=options.relaxation,
         reason=reason,
         seconds=time.perf_counter() - started,
     )
 
 
-def _overall(statuses: Sequence[Status]) -> Status:
+def overall(statuses: Sequence[Status]) -> Status:
     """The worst of several verdicts."""
     for status in ("error", "refuted", "unknown"):
         if status in statuses:
@@ -146,58 +119,34 @@ def _overall(statuses: Sequence[Status]) -> Status:
 def _refute(
     prepared: Prepared, sets: list[tuple[int, ...]], statuses: list[Status], eps: float, p: float
 ) -> Counterexample | None:
-    """Attack what was not proved; the closest counterexample, with `statuses` brought up to date."""
-    open_sets = [s for s, status in zip(sets, statuses, strict=True) if status != "certified"]
-    if not open_sets:
-        return None
-    attacked = attack_prepared(prepared, norm=p, positions=[list(s) for s in open_sets])
+    """Attack every set; the closest counterexample, with `statuses` brought up to date.
+
+    What was proved cannot be refuted: a counterexample there makes it an error.
+    """
+    attacked = attack_sets(prepared, sets, AttackQuestion(norm=p))
     best: Counterexample | None = None
-    for s, r, x, flipped in zip(attacked.positions, attacked.radii, attacked.points, attacked.flipped, strict=True):
+    for i, (r, x, flipped) in enumerate(zip(attacked.radii, attacked.points, attacked.flipped, strict=True)):
         if r <= eps and x is not None and flipped is not None:
-            i = sets.index(s)
-            statuses[i] = "refuted"
+            statuses[i] = "error" if statuses[i] == "certified" else "refuted"
             if best is None or r < best.radius:
-                best = Counterexample(s, r, flipped, x)
+                best = Counterexample(sets[i], r, flipped, x)
     return best
 
 
-def _certify_words(
-    prepared: Prepared,
-    substitutions: Substitutions,
-    method: AutoMethod,
-    relaxation: Relaxation,
-    budget: Budget,
-    max_memory: int | None,
-    started: float,
-    on_progress: Callable[[int, int], None] | None,
-) -> CertifyResult:
+def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Options, started: float) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
-    ids, skipped = candidates(prepared, substitutions)
+    assert question.substitutions is not None
+    ids, skipped = candidates(prepared, question.substitutions)
     combinations = math.prod(1 + len(c) for c in ids.values())
     positions = tuple(ids)
     status: Status
     example: Counterexample | None = None
-    reason: str | None = None
-    how: Method | Literal["enumeration"]
+    how: Method | Literal["enumeration"] = "enumeration"
     if combinations <= MOST_COMBINATIONS:
-        how = "enumeration"
-        margin, example, reason = _enumerate(prepared, ids, combinations, max_memory, on_progress)
+        margin, example, reason = _enumerate(prepared, ids, combinations, options, question.progress)
         status = "refuted" if example is not None else "certified" if margin > 0 else "unknown"
     else:
-        assert prepared.ids is not None
-        problem = problem_of(
-            [(prepared, positions)],
-            p=math.inf,
-            method=method,
-            relaxation=relaxation,
-            budget=budget,
-            max_memory=max_memory,
-        )
-        how = problem.method
-        moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in ids.items()}
-        box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
-        margin, reason = float(box.lower.min()), reasons[0]
-        margin = -math.inf if reason is not None or not math.isfinite(margin) else margin
+        how, margin, reason = _over_hull(prepared, ids, options)
         status = "certified" if margin > 0 else "unknown"
     if skipped and status == "certified":
         status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(skipped)}"
@@ -213,10 +162,20 @@ def _certify_words(
         eps=None,
         norm=math.inf,
         method=how,
-        relaxation=relaxation,
+        relaxation=options.relaxation,
         reason=reason,
         seconds=time.perf_counter() - started,
     )
+
+
+def _over_hull(prepared: Prepared, ids: dict[int, list[int]], options: Options) -> tuple[Method, float, str | None]:
+    """Bounds over all mixtures of the substitutes: by which method, the least margin, and why there is none."""
+    assert prepared.ids is not None
+    problem = problem_of([(prepared, tuple(ids))], options, p=math.inf)
+    moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in ids.items()}
+    box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
+    margin, reason = float(box.lower.min()), reasons[0]
+    return problem.method, -math.inf if reason is not None or not math.isfinite(margin) else margin, reason
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -238,8 +197,8 @@ def _enumerate(
     prepared: Prepared,
     ids: dict[int, list[int]],
     combinations: int,
-    max_memory: int | None,
-    on_progress: Callable[[int, int], None] | None,
+    options: Options,
+    progress: Progress | None,
 ) -> tuple[float, Counterexample | None, str | None]:
     """Every combination of substitutes: the least margin that is proved, the first that flips, and what is missing."""
     assert prepared.ids is not None
@@ -263,29 +222,23 @@ def _enumerate(
             )
             example = Counterexample(tuple(ids), distance, int(logits[k].argmax()), embeddings[k : k + 1], words)
             return float(found[k]), example, None
-        proved = _at_points(prepared, embeddings, "ibp", max_memory)
+        proved = _at_points(prepared, embeddings, "ibp", options)
         left = (proved <= 0).nonzero()[:, 0]
         if 0 < len(left) <= MOST_SWEPT - open_points:
-            proved[left] = _at_points(prepared, embeddings[left], "backward-forward", max_memory)
+            proved[left] = _at_points(prepared, embeddings[left], "backward-forward", options)
         open_points += len(left)
         least, done = min(least, float(proved.min())), done + len(batch)
-        if on_progress is not None:
-            on_progress(done, combinations)
+        if progress is not None:
+            progress(done, combinations)
     reason = None if least > 0 else "no combination changes the answer, but rounding is not excluded for all of them"
     return least, None, reason
 
 
-def _at_points(prepared: Prepared, points: Tensor, method: Method, max_memory: int | None) -> Tensor:
+def _at_points(prepared: Prepared, points: Tensor, method: Method, options: Options) -> Tensor:
     """Margins `[points]` at embeddings `[points, n, d]`, less what rounding may have changed: bounds at radius 0."""
     questions = [(replace(prepared, embeddings=point[None]), prepared.words[:1]) for point in points]
-    problem = problem_of(
-        questions,
-        p=math.inf,
-        method=method,
-        relaxation="tight",
-        max_memory=max_memory,
-        examples=[prepared.embeddings],
-    )
+    how_bounded = BoundOptions(method=method, max_memory=options.max_memory)
+    problem = problem_of(questions, how_bounded, p=math.inf, examples=[prepared.embeddings])
     found = problem.margins(torch.zeros(len(points), dtype=torch.float64))
     return torch.nan_to_num(found.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
 

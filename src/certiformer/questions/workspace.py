@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from dataclasses import dataclass, replace
 
@@ -11,10 +10,12 @@ from torch import nn
 
 from ..core.captured import Captured
 from ..errors import InputError
+from ..models.device import pick_device, place
 from ..models.faithful import Way, first_line
 from ..models.model import Model
+from ..options import Device, Precision
 
-DTYPES = (torch.float32, torch.float64)
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +34,13 @@ class Workspace:
         self._lock = threading.Lock()
         self._copies: dict[tuple[torch.dtype, str], Copy] = {}
 
-    def on(self, *, dtype: torch.dtype, device: torch.device | str | None = None) -> Copy:
+    def on(self, *, dtype: Precision, device: Device = None) -> Copy:
         """The model in a precision and on a device; without one, where its weights are."""
-        if dtype not in DTYPES:
-            raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
-        where = place(self.model) if device is None else torch.device(device)
+        kind, where = precision(dtype), place(self.model) if device is None else pick_device(device)
         with self._lock:
-            key = (dtype, str(where))
+            key = (kind, str(where))
             if key not in self._copies:
-                self._copies[key] = self._cast(dtype, where)
+                self._copies[key] = self._cast(kind, where)
             return self._copies[key]
 
     def along(self, way: Way) -> Workspace:
@@ -74,7 +73,9 @@ class _Along(Workspace):
         return Copy(model, Captured(model.module))
 
 
-def place(model: Model) -> torch.device:
-    """The device of a model's weights."""
-    tensors = itertools.chain(model.module.parameters(), model.module.buffers())
-    return next((t.device for t in tensors), torch.device("cpu"))
+def precision(dtype: Precision) -> torch.dtype:
+    """The type of numbers of a name."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
+    return DTYPES[name]

@@ -4,146 +4,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-
-from ..attack import AttackMethod, AttackResult, attack_prepared, check_consistency
-from ..models.model import Model
-from ..questions.inputs import Inputs, Positions, Prepared, label_name, norm_name, norm_order, prepare
+from ..api import Certifier
+from ..attack import AttackResult, attack_sets, check_consistency
+from ..norms import norm_name, norm_order
+from ..options import AttackQuestion, Options, Question
+from ..questions.inputs import Inputs, Prepared, label_name, prepare
+from ..questions.positions import position_sets
+from ..questions.search import RadiusResult
 from .records import Place, Run, Sentence
-
-if TYPE_CHECKING:
-    from ..core.names import AutoMethod, Budget, Relaxation
-    from ..questions.search import RadiusResult
 
 Fraction = Callable[[float], None]
 
 
-def measure(
-    model: Model,
-    inputs: Inputs,
-    *,
-    norms: Sequence[float | str] = (2,),
-    words: int = 1,
-    positions: Positions | None = None,
-    certify: bool = True,
-    attack: AttackMethod | None = "gradient",
-    method: AutoMethod = "auto",
-    relaxation: Relaxation | None = None,
-    budget: Budget = "balanced",
-    optimise: int = 0,
-    splits: int | None = None,
-    tolerance: float = 1e-3,
-    seed: int = 0,
-    steps: int = 50,
-    restarts: int = 3,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    on_progress: Fraction | None = None,
-) -> Sentence:
-    """Certified radii (unless `certify` is False) and attacked ones (unless `attack` is None) in each norm.
-
-    `budget`, `optimise` (steps) and `splits` are of the proofs, `steps` and `restarts` of the attack.
-    `on_progress` gets the share that is done. Where a certified radius exceeds an attacked one, the run's `error`
-    says so and how to reproduce it.
-    """
-    (found,) = measure_many(
-        model,
-        [inputs],
-        norms=norms,
-        words=words,
-        positions=positions,
-        certify=certify,
-        attack=attack,
-        method=method,
-        relaxation=relaxation,
-        budget=budget,
-        optimise=optimise,
-        splits=splits,
-        tolerance=tolerance,
-        seed=seed,
-        steps=steps,
-        restarts=restarts,
-        dtype=dtype,
-        device=device,
-        on_progress=on_progress,
-    )
+def measure(certifier: Certifier, inputs: Inputs, **asked: Any) -> Sentence:
+    """As `measure_many`, for one input."""
+    (found,) = measure_many(certifier, [inputs], **asked)
     return found
 
 
 def measure_many(
-    model: Model,
+    certifier: Certifier,
     inputs: Sequence[Inputs],
+    question: Question | None = None,
     *,
     norms: Sequence[float | str] = (2,),
-    words: int = 1,
-    positions: Positions | None = None,
     certify: bool = True,
-    attack: AttackMethod | None = "gradient",
-    method: AutoMethod = "auto",
-    relaxation: Relaxation | None = None,
-    budget: Budget = "balanced",
-    optimise: int = 0,
-    splits: int | None = None,
-    tolerance: float = 1e-3,
-    seed: int = 0,
-    steps: int = 50,
-    restarts: int = 3,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    on_progress: Fraction | None = None,
+    attack: AttackQuestion | None = None,
+    progress: Fraction | None = None,
 ) -> tuple[Sentence, ...]:
-    """As `measure`, for many inputs: the radii of those of one length are searched together."""
-    prepared = [prepare(model, x, device=device) for x in inputs]
-    stages = len(norms) * (int(certify) + int(attack is not None))
+    """Certified radii (unless `certify` is False) and attacked ones (where `attack` says how) in each norm.
+
+    `progress` gets the share that is done. Where a certified radius exceeds an attacked one, the run's `error` says so
+    and how to reproduce it.
+    """
+    question = question or Question()
+    prepared = [prepare(certifier.workspace, x, label=question.label, device=certifier.options.device) for x in inputs]
+    stages = max(1, len(norms) * (int(certify) + int(attack is not None)))
     done = 0.0
 
     def stage(share: float, finished: int, total: int) -> None:
-        if on_progress is not None:
-            on_progress((done + share * finished / max(1, total)) / max(1, stages))
+        if progress is not None:
+            progress((done + share * finished / max(1, total)) / stages)
 
     runs: list[list[Run]] = [[] for _ in prepared]
     for norm in norms:
         proved: Sequence[RadiusResult | None] = [None] * len(prepared)
         if certify:
-            from ..questions.search import radii
-
-            options: dict[str, Any] = {} if relaxation is None else {"relaxation": relaxation}
-            proved = radii(
-                model,
-                inputs,
-                norm=norm,
-                words=words,
-                positions=positions,
-                method=method,
-                budget=budget,
-                steps=optimise,
-                splits=splits,
-                tolerance=tolerance,
-                dtype=dtype,
-                device=device,
-                progress=partial(stage, 1.0),
-                **options,
-            )
+            asked = replace(question, norm=norm, progress=partial(stage, 1.0))
+            proved = certifier.radii(inputs, **vars(asked))
             done += 1
         for i, each in enumerate(prepared):
             found: AttackResult | None = None
             if attack is not None:
-                found = attack_prepared(
-                    each,
-                    norm=norm,
-                    words=words,
-                    positions=positions,
-                    method=attack,
-                    seed=seed,
-                    steps=steps,
-                    restarts=restarts,
-                    on_progress=partial(stage, 1 / len(prepared)),
-                )
+                how = replace(attack, norm=norm, progress=partial(stage, 1 / len(prepared)))
+                found = attack_sets(each, position_sets(each, question), how)
                 done += 1 / len(prepared)
-            runs[i].append(_run(model, each, norm_name(norm_order(norm)), proved[i], found, dtype))
+            run = _run(each, norm_name(norm_order(norm)), proved[i], found, certifier.options)
+            runs[i].append(run)
     return tuple(sentence(each, runs=tuple(r)) for each, r in zip(prepared, runs, strict=True))
 
 
@@ -165,12 +86,7 @@ def sentence(prepared: Prepared, *, runs: tuple[Run, ...] = ()) -> Sentence:
 
 
 def _run(
-    model: Model,
-    prepared: Prepared,
-    norm: str,
-    proved: RadiusResult | None,
-    found: AttackResult | None,
-    dtype: torch.dtype,
+    prepared: Prepared, norm: str, proved: RadiusResult | None, found: AttackResult | None, options: Options
 ) -> Run:
     sets = proved.positions if proved is not None else found.positions if found is not None else ()
     places = []
@@ -184,7 +100,7 @@ def _run(
                 normalized=None if proved is None else proved.normalized[i],
                 attacked=None if found is None or math.isinf(found.radii[i]) else found.radii[i],
                 replacement=None if found is None else found.words[i],
-                flipped=None if flipped is None else label_name(model, flipped),
+                flipped=None if flipped is None else label_name(prepared.model, flipped),
             )
         )
     error = None
@@ -193,12 +109,12 @@ def _run(
             positions=sets,
             certified=proved.radii,
             attacked=found.radii,
-            model=model.name,
+            model=prepared.model.name,
             norm=norm,
             inputs=prepared.ids if prepared.ids is not None else prepared.text,
             method=proved.method,
             relaxation=proved.relaxation,
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=str(options.dtype),
         )
     return Run(
         norm=norm,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..models.device import pick_device
 from .batches import accuracy, build_vocabulary, encode
-from .train import Progress, Recipe, Trained, evaluate, pick_device, train
+from .train import Progress, Recipe, Trained, evaluate, train
 
 __all__ = [
     "Progress",

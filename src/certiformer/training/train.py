@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..data import Dataset, Example
 from ..errors import InputError
+from ..models.device import pick_device
 from ..models.folder import CONFIG, write_folder
 from ..models.model import Model
 from ..models.network import Classifier, Config, Embeddings, build
@@ -94,19 +95,6 @@ class Trained:
     test_accuracy: float | None
     seconds: float
     history: tuple[tuple[float, float], ...]  # loss and dev accuracy at each evaluation
-
-
-def pick_device(device: str = "auto") -> torch.device:
-    """`auto` is the first CUDA device where there is one, else the CPU."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        picked = torch.device(device)
-    except RuntimeError:
-        raise InputError(f"device must be auto, cpu, cuda or cuda:0 and so on, got {device!r}") from None
-    if picked.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for, but this machine has no CUDA device")
-    return picked
 
 
 def train(

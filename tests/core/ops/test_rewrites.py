@@ -166,7 +166,7 @@ def test_a_mask_of_one_head_leaves_the_other_alone() -> None:
 
 def test_masked_columns_have_probability_zero_and_no_slack() -> None:
     prepared = prepare(cf.load(Case(lambda x: scores(x).masked_fill(LATER, -math.inf).softmax(-1)[:, :, 1, 2:])), X)
-    found = cf.bounds(prepared.model, X, eps=1.0, positions=[0, 1, 2, 3], method="backward")
+    found = cf.bounds(prepared.model, X, eps=1.0, positions=[[0, 1, 2, 3]], method="backward")
     assert (found.lower.abs() < 1e-12).all()
     assert (found.upper.abs() < 1e-12).all()
 

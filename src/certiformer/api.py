@@ -1,0 +1,177 @@
+"""The front door: a `Certifier` owns a model's copy and all that is cached of it; the functions make one and ask it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from .attack import AttackResult
+from .attack import attack as find_changes
+from .errors import CertiformerError, InputError, ModelError, UnsupportedError
+from .models import Model, load
+from .options import (
+    AttackCall,
+    AttackQuestion,
+    BoundsCall,
+    BoundsQuestion,
+    CertifyCall,
+    CertifyQuestion,
+    ImportanceCall,
+    ImportanceQuestion,
+    Machine,
+    Options,
+    Question,
+    RadiusCall,
+    keywords,
+    only,
+)
+from .questions import search, verdict
+from .questions.bounds import Bounds
+from .questions.bounds import bounds as bound
+from .questions.importance import ImportanceResult
+from .questions.importance import importance as rank
+from .questions.inputs import Inputs
+from .questions.search import RadiusResult
+from .questions.threads import threads
+from .questions.verdict import CertifyResult, Counterexample
+from .questions.workspace import Workspace
+
+__all__ = [
+    "AttackResult",
+    "Bounds",
+    "Certifier",
+    "CertiformerError",
+    "CertifyResult",
+    "Counterexample",
+    "InputError",
+    "Model",
+    "ModelError",
+    "Options",
+    "RadiusResult",
+    "UnsupportedError",
+    "attack",
+    "bounds",
+    "certify",
+    "importance",
+    "load",
+    "radii",
+    "radius",
+]
+
+AnyModel = Model | nn.Module | str | os.PathLike[str]
+
+
+class Certifier:
+    """A model and how to ask about it.
+
+    The model is copied when this is made: what happens to the original later changes nothing here. Graphs are captured
+    from the copy once for every length, and each answer first compares them with it. Several threads may ask at once.
+    """
+
+    def __init__(self, model: AnyModel, options: Machine | None = None, **changes: Any) -> None:
+        """`changes` are fields of `Options`, as in `Certifier(model, splits=8)`."""
+        self.options = replace(Options() if options is None else _options(options), **changes)
+        self.model = model if isinstance(model, Model) else load(model)
+        self.workspace = Workspace(self.model)
+
+    def __repr__(self) -> str:
+        return f"Certifier({self.model.name!r}, {self.options})"
+
+    def _threads(self) -> Any:
+        return threads(self.workspace.model, self.options.threads)
+
+    @keywords(Question)
+    def radius(self, inputs: Inputs, question: Question) -> RadiusResult:
+        """The certified radius of every set of words."""
+        return self.radii([inputs], **vars(question))[0]
+
+    @keywords(Question)
+    def radii(self, inputs: Sequence[Inputs], question: Question) -> tuple[RadiusResult, ...]:
+        """As `radius`, for many inputs: those of one length are searched together."""
+        with self._threads():
+            return search.radii(self.workspace, inputs, question, self.options)
+
+    @keywords(CertifyQuestion)
+    def certify(self, inputs: Inputs, question: CertifyQuestion) -> CertifyResult:
+        """The verdict within a radius, or under substitutions."""
+        with self._threads():
+            return verdict.certify(self.workspace, inputs, question, self.options)
+
+    @keywords(BoundsQuestion)
+    def bounds(self, inputs: Inputs, question: BoundsQuestion) -> Bounds:
+        """The margins within a radius."""
+        with self._threads():
+            return bound(self.workspace, inputs, question, self.options)
+
+    @keywords(AttackQuestion)
+    def attack(self, inputs: Inputs, question: AttackQuestion) -> AttackResult:
+        """The smallest change of each set of words that an attack finds."""
+        with self._threads():
+            return find_changes(self.workspace, inputs, question, self.options)
+
+    @keywords(ImportanceQuestion)
+    def importance(self, inputs: Inputs, question: ImportanceQuestion) -> ImportanceResult:
+        """The words, most important first."""
+        with self._threads():
+            return rank(self.workspace, inputs, question, self.options)
+
+
+def _options(given: Machine) -> Options:
+    """The options of a call, which has a question besides."""
+    if isinstance(given, Options):
+        return only(Options, given)
+    return Options(device=given.device, threads=given.threads)
+
+
+def _asked(call: Question, kind: type[Question]) -> dict[str, Any]:
+    return vars(only(kind, call))
+
+
+@keywords(RadiusCall)
+def radius(model: AnyModel, inputs: Inputs, call: RadiusCall) -> RadiusResult:
+    """The certified radius of every set of `words` words, or of the `positions` named.
+
+    No change of a set's embeddings by less than its radius changes the prediction: this is proved, floating point
+    included. method="auto" takes the tightest that `budget` allows; the result says what it was.
+    """
+    return Certifier(model, call).radius(inputs, **_asked(call, Question))
+
+
+@keywords(RadiusCall)
+def radii(model: AnyModel, inputs: Sequence[Inputs], call: RadiusCall) -> tuple[RadiusResult, ...]:
+    """As `radius`, for many inputs: those of one length are searched together."""
+    return Certifier(model, call).radii(inputs, **_asked(call, Question))
+
+
+@keywords(CertifyCall, on_progress="progress")
+def certify(model: AnyModel, inputs: Inputs, call: CertifyCall) -> CertifyResult:
+    """Can the prediction change when each set of words moves by at most `eps`?
+
+    With `substitutions` (word -> substitutes) instead of `eps`: under any combination of substitutes?
+    """
+    return Certifier(model, call).certify(inputs, **_asked(call, CertifyQuestion))
+
+
+@keywords(BoundsCall)
+def bounds(model: AnyModel, inputs: Inputs, call: BoundsCall) -> Bounds:
+    """Bounds of the margins when each set of words moves by at most `eps` (a number, or one for each set)."""
+    return Certifier(model, call).bounds(inputs, **_asked(call, BoundsQuestion))
+
+
+@keywords(AttackCall, method="attack_method", steps="attack_steps", dtype="attack_dtype", on_progress="progress")
+def attack(model: AnyModel, inputs: Inputs, call: AttackCall) -> AttackResult:
+    """The smallest change of the embeddings that changes the prediction, for each set of words, as far as it is found.
+
+    Every counterexample is checked by a plain forward pass in float64.
+    """
+    return Certifier(model, call).attack(inputs, **_asked(call, AttackQuestion))
+
+
+@keywords(ImportanceCall, on_progress="progress")
+def importance(model: AnyModel, inputs: Inputs, call: ImportanceCall) -> ImportanceResult:
+    """The words by how little they may move, relative to the length of their embedding: most important first."""
+    return Certifier(model, call).importance(inputs, **_asked(call, ImportanceQuestion))

@@ -1,0 +1,253 @@
+"""Every option, once: its name, type, default and one line of help.
+
+`Options` says how answers are found; a `Question` says what is asked of an input. The functions of the package, the
+methods of a `Certifier` and the flags of the command line are all made from these fields. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args
+
+from .core.names import BoundOptions, Checked, one_of, option, whole
+from .errors import InputError, short
+from .norms import norm_order
+
+if TYPE_CHECKING:
+    import torch
+
+    Precision = Literal["float64", "float32"] | torch.dtype
+    Device = str | torch.device | None
+else:
+    Precision = Literal["float64", "float32"]
+    Device = str | None
+
+AttackMethod = Literal["gradient", "enumeration"]
+Place = int | str  # a position, or a word of the text
+Positions = str | Sequence[Place | Sequence[Place]]
+Substitutions = Mapping[str, Sequence[str]]
+Progress = Callable[[int, int], None]  # how much is done, and of how much
+
+SPLITS_WITH_STEPS = 4
+PRECISIONS = ("float64", "float32")
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(Checked):
+    """Where it is computed."""
+
+    device: Device = option(None, "auto, cpu, cuda, cuda:1, ...")
+    threads: int | None = option(None, "CPU threads; default: what PyTorch was told, else one for a small model.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threads is not None:
+            whole("threads", self.threads, least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(BoundOptions, Machine):
+    """How answers are found."""
+
+    steps: int = option(0, "Steps of optimising the bounds: tighter and slower.")
+    splits: int | None = option(None, "Pieces each ball may be split into: tighter and slower; 4 with steps.")
+    tolerance: float = option(1e-3, "Relative width to which a radius is searched.")
+    timeout: float | None = option(None, "Seconds after which the answer is what has been proved by then.")
+    dtype: Precision = option("float64", "Number format of the bounds.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("steps", self.steps)
+        if self.splits is not None:
+            whole("splits", self.splits)
+        if not (number(self.tolerance) and 0 < self.tolerance < 1):
+            raise InputError(f"tolerance={self.tolerance!r}: expected a number between 0 and 1")
+        if self.timeout is not None and not (number(self.timeout) and self.timeout > 0):
+            raise InputError(f"timeout={self.timeout!r}: expected a number of seconds above 0")
+        named = str(self.dtype).removeprefix("torch.")
+        if named not in PRECISIONS:
+            raise InputError(f"dtype={self.dtype}: expected torch.float64 or torch.float32")
+        object.__setattr__(self, "dtype", named)
+        if self.method == "ibp" and (self.steps or (self.splits or 0) > 1):
+            raise InputError(
+                f"method='ibp', steps={self.steps}, splits={self.splits}: intervals have nothing to refine"
+            )
+
+    @property
+    def most_splits(self) -> int:
+        """Into how many pieces a ball may be split."""
+        return (SPLITS_WITH_STEPS if self.steps else 0) if self.splits is None else self.splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Checked):
+    """Which words move, how that is measured, and which answer is defended."""
+
+    norm: float | str = option(2, "1, 2, inf or another number from 1 on.")
+    words: int | None = option(None, "Move every set of this many words at once; default: 1.")
+    positions: Positions | None = option(
+        None, "Only these, positions or words: 2,3 or great,film each alone, 2+3 or great+film together."
+    )
+    label: int | None = option(None, "The class to defend; default: the predicted one.")
+    progress: Progress | None = option(None, "Called with how much is done, and of how much.", flag=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "norm", norm_order(self.norm))
+        if self.words is not None and self.positions is not None:
+            raise InputError(
+                f"words={self.words!r}, positions={short(self.positions)}: give one of the two; "
+                'words that move together are written [[1, 2]] or "1+2"'
+            )
+
+    @property
+    def p(self) -> float:
+        """The norm as a number."""
+        return float(self.norm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundsQuestion(Question):
+    """The margins within a radius."""
+
+    eps: float | Sequence[float] | torch.Tensor | None = option(None, "How far each chosen word may move.")
+    rounding: bool = option(True, "Account for floating point; without it nothing is proved.", flag=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyQuestion(Question):
+    """A verdict within a radius, or under substitutions."""
+
+    eps: float | None = option(None, "How far each chosen word may move.")
+    substitutions: Substitutions | None = option(None, "What may replace which words, any of them at once.", flag=False)
+    attack: bool = option(True, "Search counterexamples beside the proofs.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.eps is None) == (self.substitutions is None):
+            raise InputError(f"eps={self.eps!r}, substitutions={short(self.substitutions)}: give one of the two")
+        if self.eps is not None and not (number(self.eps) and 0 <= self.eps < math.inf):
+            raise InputError(f"eps={self.eps!r}: expected a finite radius of 0 or more")
+        if self.substitutions is not None and (self.words is not None or self.positions is not None):
+            raise InputError(
+                f"substitutions={short(self.substitutions)}, words={self.words!r}, positions={short(self.positions)}: "
+                "the substitutions say themselves which words change"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackQuestion(Question):
+    """The smallest change that an attack finds."""
+
+    attack_method: AttackMethod = option("gradient", "Move embeddings freely, or try every word of the vocabulary.")
+    attack_steps: int = option(50, "Gradient steps of each start of the attack.")
+    restarts: int = option(3, "Starts of the attack.")
+    seed: int = option(0, "Seed of the attack's random starts.")
+    attack_dtype: Precision = option("float32", "Number format of the attack; what it finds is checked in float64.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("attack_method", self.attack_method, get_args(AttackMethod))
+        whole("attack_steps", self.attack_steps, least=1)
+        whole("restarts", self.restarts, least=1)
+        named = str(self.attack_dtype).removeprefix("torch.")
+        if named not in PRECISIONS:
+            raise InputError(f"attack_dtype={self.attack_dtype}: expected torch.float32 or torch.float64")
+        object.__setattr__(self, "attack_dtype", named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportanceQuestion(Question):
+    """Which words matter."""
+
+    upper: bool = option(True, "Rank by the closest word that changes the answer, too.")
+
+
+# what the functions of the package take: a question and how to answer it
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusCall(Question, Options):
+    """`cf.radius` and `cf.radii`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundsCall(BoundsQuestion, Options):
+    """`cf.bounds`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyCall(CertifyQuestion, Options):
+    """`cf.certify`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackCall(AttackQuestion, Machine):
+    """`cf.attack`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportanceCall(ImportanceQuestion, Options):
+    """`cf.importance`."""
+
+
+def only(kind: type[R], given: Any) -> R:
+    """The fields of one class, of an object that has them and more."""
+    return kind(**{f.name: getattr(given, f.name) for f in fields(kind)})  # type: ignore[arg-type]
+
+
+def keywords(
+    kind: Callable[P, C], **aliases: str
+) -> Callable[[Callable[[A, B, C], R]], Callable[Concatenate[A, B, P], R]]:
+    """Lets a function `(model, inputs, call)` take the fields of `call` as keyword arguments, typed as there.
+
+    `aliases` are names of before and what they are called now.
+    """
+
+    def decorate(function: Callable[[A, B, C], R]) -> Callable[Concatenate[A, B, P], R]:
+        known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+        own = list(inspect.signature(function).parameters.values())[:2]
+        signature = inspect.Signature([*own, *inspect.signature(kind).parameters.values()])
+
+        @functools.wraps(function)
+        def called(*args: Any, **given: Any) -> R:
+            leading = {p.name: given.pop(p.name) for p in own if p.name in given}
+            current = _current(function.__name__, known, aliases, given)
+            bound = signature.bind(*args, **leading, **current).arguments
+            return function(*(bound.pop(p.name) for p in own), kind(**bound))  # type: ignore[call-arg]
+
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        return cast(Callable[Concatenate[A, B, P], R], called)
+
+    return decorate
+
+
+def _current(name: str, known: list[str], aliases: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments by the names of today; one that there is not is an error that names the nearest."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in aliases:
+            warnings.warn(f"{name}({key}=...) is called {aliases[key]}= now", DeprecationWarning, stacklevel=3)
+        now = aliases.get(key, key)
+        if now not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]}=?" if close else f"there are {', '.join(known)}"
+            raise TypeError(f"{name}() has no option {key}=; {hint}")
+        found[now] = value
+    return found
+
+
+def number(value: object) -> bool:
+    """Whether a value is a number, and neither a truth value nor NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from .ops.base import INSTANCE_NAME, LETTERS, Planes, Shape, Slope, broadcast, whole_axes
+from .sets.ball import norm
 from .speed.kernels import two_sided, with_sides
 
 ROWS = "ABCDEFGHIJKL"  # the axes of the start node
@@ -201,7 +202,7 @@ class Coefficients:
 
     def contract_norm(self, radius: Tensor) -> Tensor:
         """`sum |A|_2 radius`: what vectors no longer than `radius` [instance, *N[:-1]] along the last axis may add."""
-        norms = torch.linalg.vector_norm(self.tensor, dim=-1, keepdim=True)
+        norms = norm(self.tensor, 2.0, dim=-1).unsqueeze(-1)
         return replace(self, tensor=norms, node=(*self.node[:-1], 1)).contract(radius.unsqueeze(-1))
 
     def _windowed_behind(self, value: Tensor, node: str, lead: int) -> Tensor:

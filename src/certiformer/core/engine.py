@@ -19,11 +19,11 @@ from .form import Form, Ready
 from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .local import sizes
-from .ops.base import Box, MeasuredBox, Planes
+from .ops.base import Box, MeasuredBox, Planes, ulp
 from .ops.movement import Movement
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
-from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, terms, tiny, too_long, too_many
+from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
 from .sets import Perturbation
 from .speed.memory import Footprints, Windows
 from .sweep import sweep
@@ -318,7 +318,7 @@ class Engine:
         if too_many(size, count):
             self._note(torch.zeros_like(self.largest, dtype=torch.bool), too_long(node, size))
             return None
-        return 2 * size * gamma(size, count)
+        return 2 * (size + least(size)) * gamma(size, count)
 
     def _form(self, node: Node, function: Tensor, offset: Tensor) -> Form:
         """The two sides of a sweep's result as centre and gap."""
@@ -331,6 +331,7 @@ class Engine:
         if not self.rounding:
             return Form(centre, gap, middle, half)
         size = self.ball.reach(centre[None])[0] + middle.abs() + self.nominal[node.index].abs()
+        size = size + self._vanished(size) / ulp(size)  # coefficients that underflowed, whatever meets the form
         if gap is not None and half is not None:
             size = size + self.ball.reach(gap[None])[0] + half.abs()
         return Form(centre, gap, middle, half, size)

@@ -17,7 +17,7 @@ from .coefficients import Coefficients, Link, SplitSlope
 from .graph.graph import Graph, Input, Node
 from .ops.base import Box
 from .ops.movement import Movement
-from .rounding import load, terms
+from .rounding import least, load, terms
 from .sweep import Visitor, add_up, sweep
 
 
@@ -118,7 +118,10 @@ def _local(graph: Graph, node: Node, like: Tensor) -> Local | None:
 
 
 def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> Tensor:
-    """`|W_k| ... |W_1| |x|_max + ...`: what is added up on the way from the input, given the sizes of its entries."""
+    """`|W_k| ... |W_1| |x|_max + ...`: what is added up on the way from the input, given the sizes of its entries.
+
+    With what underflows on the way, which the next matrices may make large.
+    """
     known = {0: size}
     for index in local.chain:
         node = graph.nodes[index]
@@ -130,5 +133,5 @@ def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> Te
         total = sum((load(planes, k, x) for k, x in enumerate(inputs)), start=size.new_zeros(()))
         if planes.lower is not None:
             total = total + planes.lower.abs()
-        known[index] = total.expand(total.shape[0], *node.shape)
+        known[index] = (total + least(size)).expand(total.shape[0], *node.shape)
     return known[local.chain[-1]]

@@ -25,7 +25,7 @@ from .ops.base import Box, Reach
 from .ops.movement import Expand, Movement
 from .rounding import SLACK, gamma, load, too_many
 from .sets import Perturbation
-from .sets.ball import spectral
+from .sets.ball import norm, spectral
 from .speed.memory import Window
 from .sweep import Visitor, add_up, sweep
 
@@ -64,7 +64,7 @@ def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
         rest = rest + engine.ball.reach(form.gap[None])[0]
     e = direction(box.centre)
     found = Reach(
-        engine.ball.distance(form.centre) + torch.linalg.vector_norm(rest, dim=-1),
+        engine.ball.distance(form.centre) + norm(rest, 2.0, dim=-1),
         furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (rest * e.abs()).sum(dim=-1),
     )
     return rounded(found, engine.ball.dimension + box.shape[-1])
@@ -159,7 +159,7 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Reach:
     sweep(engine.graph, start, rows, measuring)
     function, offset, total = measuring.function, measuring.offset, measuring.total
     nominal = rows.contract(engine.nominal[start.index])
-    apart = torch.linalg.vector_norm((offset + nominal)[0].reshape(middle.shape) - middle, dim=-1)
+    apart = norm((offset + nominal)[0].reshape(middle.shape) - middle, 2.0, dim=-1)
     e = direction(middle).reshape(-1, 1, *(1,) * (len(rows.rows) - 1), middle.shape[-1])
     towards = furthest(ball, (function[0] * e).sum(dim=-1)).reshape(-1)
     return Reach(ball.distance(function[0]).reshape(-1) + total + apart, towards + total + apart)
@@ -196,7 +196,7 @@ def _length(
     matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
     root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
     root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
-    length = spectral(matrix.flatten(2) * root[:, None]) * torch.linalg.vector_norm(root, dim=-1)
+    length = spectral(matrix.flatten(2) * root[:, None]) * norm(root, 2.0, dim=-1)
     found = torch.minimum(_worst(part, gap), length)
     if vector is not None:
         by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
@@ -206,5 +206,4 @@ def _length(
 
 def _worst(part: Coefficients, gap: Tensor) -> Tensor:
     """`| |M| g |_2`: every row with the worst signs for itself."""
-    found: Tensor = torch.linalg.vector_norm(part.contract_abs(gap)[0].flatten(1), dim=-1)
-    return found
+    return norm(part.contract_abs(gap)[0].flatten(1), 2.0, dim=-1)

@@ -3,7 +3,8 @@
 Substituting `y = sum_k c_k x_k + b` into coefficients `A` computes `fl(A c)`. In any order of summation the error is at
 most `gamma |A| |c|`, and its effect on the bound at most `|A| (gamma (|c| |x|_max + |b|))`: one more gap on the offset
 of the op. So rounding is a term of the planes, not a correction at the end. `|x|_max` comes from the boxes. Additions
-of paths and of offsets are covered by counting them into gamma.
+of paths and of offsets are covered by counting them into gamma. Below the smallest normal number rounding is absolute:
+`least` is added to every size for it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,15 @@ UNDERFLOW = 2.0**60  # products that may have been lost below the smallest norma
 def tiny(like: Tensor) -> float:
     """The smallest normal number of a precision."""
     return float(torch.finfo(like.dtype).tiny)
+
+
+def least(like: Tensor) -> float:
+    """What is added to the size of a sum, so that `gamma` times it also covers terms lost below the normal numbers.
+
+    Each of k terms may lose `tiny` there, whatever its size, and later layers may make that large: `k tiny` is at most
+    `gamma(k) tiny / u`.
+    """
+    return tiny(like) / ulp(like)
 
 
 def rounded_down(x: float, like: Tensor) -> float:

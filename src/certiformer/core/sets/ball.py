@@ -129,7 +129,7 @@ class Ball:
         """
         blocks = blocks_of(function[None], self.hot)[0].movedim(2, -1)  # [instance, t, *lead, rows, d]
         if self.p == 1:
-            norms = torch.linalg.vector_norm(blocks, dim=-2).amax(dim=-1)
+            norms = norm(blocks, 2.0, dim=-2).amax(dim=-1)
         else:
             d = blocks.shape[-1]
             norms = spectral(blocks) * d ** max(0.0, 0.5 - (0.0 if math.isinf(self.p) else 1 / self.p))

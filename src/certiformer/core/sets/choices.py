@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..ops.base import Box
-from .ball import blocks_of
+from .ball import blocks_of, norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,7 @@ class Choices:
         """A bound on `|A delta|_2`: the largest over the vertices, added up over the positions."""
         blocks = blocks_of(function[None], self.hot)[0]  # [instance, t, d, *lead, rows]
         moved = torch.einsum("ztd...,ztcd->ztc...", blocks, self.moves)
-        total: Tensor = torch.linalg.vector_norm(moved, dim=-1).amax(dim=2).sum(dim=1)
-        return total
+        return norm(moved, 2.0, dim=-1).amax(dim=2).sum(dim=1)
 
     def box(self) -> Box:
         low = torch.einsum("ztd,ztn->znd", self.moves.amin(dim=2), self.hot)[:, None]

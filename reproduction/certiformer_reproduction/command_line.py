@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from certiformer.errors import CertiformerError, InputError
 
@@ -72,12 +72,17 @@ def _data_dir(command: Parser) -> None:
     )
 
 
-def _device(command: Parser) -> None:
-    command.add_argument("--device", default="auto", help="auto (a GPU where there is one), cpu, cuda, cuda:1, ...")
+def _of_bounds(command: Parser, *names: str) -> None:
+    """Options that the package has: their defaults, choices and help are those of `certiformer.options`."""
+    from certiformer.options import Options
 
-
-def _dtype(command: Parser) -> None:
-    command.add_argument("--dtype", default="float64", choices=("float64", "float32"), help="number format of bounds")
+    kinds = get_type_hints(Options)
+    for f in (f for f in fields(Options) if f.name in names):
+        kind, flag = kinds[f.name], f"--{f.name.replace('_', '-')}"
+        choices = get_args(kind) if get_origin(kind) is Literal else None
+        number = next((k for k in (int, float) if k in (kind, *get_args(kind))), str)
+        command.add_argument(flag, default=f.default, type=number, choices=choices, help=f.metadata["help"])
+    command.set_defaults(device="auto")
 
 
 def _names(given: str) -> tuple[str, ...]:
@@ -100,11 +105,6 @@ def _ways(given: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in given.split(";"))
 
 
-def _gib(given: str) -> int:
-    """GiB as bytes."""
-    return int(float(given) * 2**30)
-
-
 def _settings(kind: Callable[..., T], given: Given) -> T:
     """The settings of a command: each field from the option of its name."""
     return kind(**{f.name: getattr(given, f.name) for f in fields(kind) if hasattr(given, f.name)})  # type: ignore[arg-type]
@@ -123,8 +123,7 @@ def _tables(commands: Any) -> None:
     command = _command(commands, "tables", _run_tables, "run a table of the paper again, beside its own figures")
     command.add_argument("table", choices=(*TABLES, "all"), help="after a kill the same call continues")
     _data_dir(command)
-    _device(command)
-    _dtype(command)
+    _of_bounds(command, "device", "dtype", "budget")
     add = command.add_argument
     add("--models", type=Path, default=Path("zoo"), help="folder with one folder a model, as `zoo` makes them")
     add("--out", "-o", type=Path, default=Path("results"), help="folder for the tables and finished cells")
@@ -134,7 +133,6 @@ def _tables(commands: Any) -> None:
     add("--datasets", type=_names, help="sst, yelp or both with a comma; default: both")
     add("--only", type=_names, help="models by name, with commas; default: all of the table")
     add("--methods", type=_names, help="methods by name, with commas; default: all of the table")
-    add("--budget", default="balanced", choices=("fast", "balanced", "tight"), help="how much time ours may take")
     add("--time-limit", type=float, help="seconds after which no further cell is started; 0: only write")
     add("--quiet", "-q", action="store_true", help="say only what went wrong")
 
@@ -172,11 +170,9 @@ def _bench(commands: Any) -> None:
 
     command = _command(commands, "bench", _run_bench, "measure how long certified radii take on this machine")
     command.add_argument("suite", choices=(*SUITES, "all"))
-    _device(command)
-    _dtype(command)
+    _of_bounds(command, "device", "dtype", "tolerance", "max_memory", "threads")
     add = command.add_argument
     add("--repeats", type=int, default=3, help="runs of each case after one that warms up")
-    add("--tolerance", type=float, default=1e-3, help="relative width to which a search closes")
     add("--only", help="only cases with this in their names")
     add("--models", type=Path, help="folder of model folders; else random weights of the same size")
     add("--file", type=Path, help="sentences for `throughput`, a line each")
@@ -184,8 +180,6 @@ def _bench(commands: Any) -> None:
     add("--compare", type=Path, help="JSON of an earlier run")
     add("--time-limit", type=float, default=1e9, help="start no case after so many seconds")
     add("--patience", type=float, default=60.0, help="repeat a case no longer than so many seconds")
-    add("--max-memory", type=_gib, help="GiB that the bounds may take")
-    add("--threads", type=int, help="CPU threads")
 
 
 def _run_bench(given: Given) -> int:
@@ -207,7 +201,7 @@ def _run_bench(given: Given) -> int:
 def _zoo(commands: Any) -> None:
     command = _command(commands, "zoo", _run_zoo, "train the paper's models and the bundled ones")
     _data_dir(command)
-    _device(command)
+    _of_bounds(command, "device")
     add = command.add_argument
     add("--out", "-o", type=Path, default=Path("zoo"), help="folder to hold one folder a model")
     add("--only", type=_names, help="names with commas between them; default: all of them")
@@ -240,7 +234,8 @@ def _recipes(commands: Any) -> None:
     command.add_argument("models", nargs="+", help="bundled names or model folders")
     _data_dir(command)
     command.add_argument("--norm", default="2", help="1, 2 or inf")
-    command.add_argument("--relaxation", default="paper", choices=("paper", "tight"))
+    _of_bounds(command, "relaxation")
+    command.set_defaults(relaxation="paper")
 
 
 def _run_recipes(given: Given) -> int:
@@ -253,7 +248,7 @@ def _run_recipes(given: Given) -> int:
 
 def _tightness(commands: Any) -> None:
     command = _command(commands, "tightness", _run_tightness, "how far the methods certify, against an attack")
-    _device(command)
+    _of_bounds(command, "device")
     add = command.add_argument
     add("models", nargs="+", help="bundled names or model folders")
     add("--out", "-o", type=Path, default=Path("results/tightness.json"), help="write JSON here")

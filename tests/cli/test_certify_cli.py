@@ -110,11 +110,13 @@ def test_certify_proves_refutes_and_says_so_with_its_exit_code(folder, capsys, t
     assert verdict.positions == (2, 3)
     assert code == (0 if verdict.status == "certified" else 1)
     for wrong, message in (
-        ([], "give either --eps"),
-        (["--eps", "-1"], "from 0 on"),
-        (["--eps", "nan"], "from 0 on"),
+        ([], "give one of the two"),
+        (["--eps", "-1"], "finite radius of 0 or more"),
+        (["--eps", "nan"], "finite radius of 0 or more"),
         (["--substitutions", tmp_path / "no.json"], "cannot be read"),
-        (["--eps", "1", "--substitutions", table], "give either --eps"),
+        (["--eps", "1", "--substitutions", table], "give one of the two"),
+        (["--substitutions", table, "--norm", "2"], "not measured in a norm"),
+        (["--substitutions", table, "--words", "2"], "say themselves which words"),
     ):
         code, _, err = run(capsys, *call, *wrong)
         assert code == 2
@@ -153,15 +155,15 @@ def test_many_sentences_from_files_and_stdin(folder, capsys, tmp_path, monkeypat
 
 
 def test_ctrl_c_keeps_what_is_finished(folder, capsys, monkeypatch, tmp_path):
-    real, calls = reporting.measure, []
+    real, calls = reporting.measure_many, []
 
-    def measure(*arguments, **options):
+    def measure_many(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(reporting, "measure", measure)
+    monkeypatch.setattr(reporting, "measure_many", measure_many)
     code, out, err = run(
         capsys, "attack", "a good film", "bad film", "--model", folder, "--json", "--out", tmp_path / "r.json"
     )
@@ -211,6 +213,14 @@ def test_wrong_calls_are_one_line_and_code_2(folder, capsys, tmp_path):
         (["radius", "a", *with_model, "--out", tmp_path / "r.pdf"], ".json or .html"),
         (["radius", "a", *with_model, "--out", tmp_path / "no" / "r.html"], "no folder"),
         (["radius", "a", *with_model, "--device", "tpu9"], "device"),
+        (["radius", "a good", *with_model, "--words", "2", "--positions", "a,good"], "give one of the two"),
+        (["radius", "a", *with_model, "--method", "ibp", "--splits", "4"], "method='ibp'"),
+        (["radius", "a", *with_model, "--no-attack", "--seed", "3"], "--no-attack and --seed"),
+        (["radius", "a", *with_model, "--format", "csv"], "--format csv: this is said of --file"),
+        (["radius", "a", *with_model, "--threads", "0"], "threads=0"),
+        (["radius", "a", *with_model, "--method", "magic"], "magic"),
+        (["certify", "a", *with_model, "--eps", "1", "--tolerance", "0.1"], "--tolerance"),
+        (["report", "--norm", "2", "--from", tmp_path / "other.json", "--out", tmp_path / "r.html"], "--norm"),
         (["report", "a", "--from", tmp_path / "other.json"], "use one"),
         (["report", "--from", tmp_path / "other.json", "--out", tmp_path / "r.html"], "no field 'schema'"),
         (["report", "--from", tmp_path / "no.json", "--out", tmp_path / "r.html"], "cannot be read"),
@@ -234,3 +244,35 @@ def test_every_help_has_an_example(capsys, command):
     code, out, _ = run(capsys, command, "--help")
     assert code == 0
     assert f"Example: certiformer {command}" in " ".join(out.split())
+
+
+def test_positions_mean_the_same_everywhere(folder, capsys):
+    call = ["--model", folder, "--json", "--no-attack", "--method", "ibp"]
+    for written, sets in (("1,2", [(1,), (2,)]), ("1+2", [(1, 2)]), ("a,good+film", [(1,), (2, 3)]), ("2", [(2,)])):
+        _, out, _ = run(capsys, "radius", "a good film", *call, "--positions", written)
+        assert [p.positions for p in from_json(out).results[0].runs[0].places] == sets
+
+
+def test_flags_are_the_fields_of_the_options(capsys):
+    import re
+    from dataclasses import fields
+
+    from certiformer.options import CertifyCall, RadiusCall
+
+    for command, kind, without in (("radius", RadiusCall, set()), ("certify", CertifyCall, {"tolerance"})):
+        _, out, _ = run(capsys, command, "--help")
+        offered = set(re.findall(r"--([a-z][a-z-]+)", out))
+        expected = {f.name.replace("_", "-") for f in fields(kind) if f.metadata["flag"]} - without
+        assert expected <= offered
+        assert not without & offered
+
+
+def test_settings_say_all_that_matters(folder, capsys):
+    call = ["radius", "a good film", "--model", folder, "--json", "--method", "ibp", "--device", "cpu", "--seed", "3"]
+    settings = from_json(run(capsys, *call)[1]).settings
+    assert settings["norms"] == ["l2"]
+    assert (settings["method"], settings["seed"], settings["device"]) == ("ibp", 3, "cpu")
+    assert {"relaxation", "budget", "steps", "splits", "tolerance", "dtype", "words", "positions", "label"} <= set(
+        settings
+    )
+    assert "threads" not in settings  # nothing that is proved depends on them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -17,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from certiformer import report as reporting
-from certiformer.cli import main, opening, running
+from certiformer.cli import main, running
 from certiformer.cli.progress import Bar
 from certiformer.cli.reading import Item
 from certiformer.models import Config, write_folder
@@ -84,7 +85,11 @@ def test_groups_are_bounded_and_cover_everything_once(monkeypatch):
     monkeypatch.setattr(running, "WINDOW", 40)
     monkeypatch.setattr(running, "MOST", 12)
     together = running.Together(key=lambda text: (len(text), len(text)), many=lambda texts, advance: [])
-    groups = list(running.Job(SimpleNamespace(hashes=dict), items, together, "radius", {})._groups(range(100), Bar()))
+    groups = list(
+        running.Job(SimpleNamespace(model=SimpleNamespace(hashes=dict)), items, together, "radius", {})._groups(
+            range(100), Bar()
+        )
+    )
     assert sorted(k for group in groups for k in group) == list(range(100))
     for group in groups:
         assert len({len(items[k].text) for k in group}) == 1
@@ -214,19 +219,6 @@ def test_a_killed_run_loses_one_group(folder, capsys, tmp_path):
     assert [s.text for s in from_json(out.read_text()).results] == TEXTS
 
 
-def test_a_small_model_gets_one_thread_unless_told(folder, monkeypatch):
-    before = torch.get_num_threads()
-    seen: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", seen.append)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    opening.open_model(str(folder), "cpu")
-    opening.open_model(str(folder), "cpu", threads=2)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    opening.open_model(str(folder), "cpu")
-    assert seen == [1, 2]
-    assert torch.get_num_threads() == before
-
-
 def test_quiet_rows_name_their_sentence(folder, capsys):
     call = ["--model", folder, "--method", "ibp", "--quiet", "--device", "cpu"]
     for command, more, place in (("radius", ["--no-attack"], 5), ("attack", [], 5), ("importance", [], 4)):
@@ -288,3 +280,18 @@ def test_tables_are_read_as_tables(folder, capsys, tmp_path):
     assert (code, "no such column" in err) == (2, True)
     code, _, err = run(capsys, "radius", "a film", *call[2:], "--text-column", "text")
     assert (code, "which was not given" in err) == (2, True)
+
+
+def test_tables_from_stdin(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text,label\na film,1\n")))
+    code, out, _ = run(capsys, "attack", "--file", "-", "--format", "csv", "--model", folder, "--json")
+    assert code == 0
+    assert [s.text for s in from_json(out).results] == ["a film"]
+
+
+def test_threads_are_as_asked_and_put_back(folder, capsys, monkeypatch):
+    before, seen, real = torch.get_num_threads(), [], torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: (seen.append(n), real(n)))
+    assert run(capsys, "radius", "a film", "--model", folder, "--threads", "2", "-q", "--device", "cpu")[0] == 0
+    assert 2 in seen
+    assert torch.get_num_threads() == before

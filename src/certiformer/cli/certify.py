@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from .. import strict
-from ..numbers import at_least, at_most
-from . import options
+from ..core.names import option
+from ..errors import InputError
+from ..norms import norm_name
+from ..options import CertifyCall, CertifyQuestion, Options
+from . import CONTRADICTION
+from .asking import certifier_of, recorded, sentences
+from .flags import Given, command
+from .options import Source, Target
+from .progress import counted
+from .writing import finish
 
 if TYPE_CHECKING:
     from ..questions.inputs import Prepared
@@ -23,99 +29,48 @@ if TYPE_CHECKING:
 _WORST = ("error", "refuted", "unknown", "certified")
 
 
-def certify(
-    texts: options.Texts = None,
-    eps: Annotated[
-        float | None, typer.Option("--eps", "-e", parser=at_least, metavar="FLOAT", help="How far words may move.")
-    ] = None,
-    model: options.ModelName = None,
-    norm: options.Norm = "2",
-    method: options.MethodOption = options.Method.auto,
-    relaxation: options.RelaxationOption = None,
-    budget: options.BudgetOption = options.Budget.balanced,
-    splits: options.Splits = 0,
-    words: options.Words = 1,
-    positions: options.Positions = None,
-    substitutions: Annotated[
-        Path | None, typer.Option(help="JSON file: word -> list of words; any of them may be replaced, all at once.")
-    ] = None,
-    attack: options.WithAttack = True,
-    file: options.File = None,
-    text_column: options.TextColumn = None,
-    json: options.Json = False,
-    out: options.Out = None,
-    device: options.Device = "auto",
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Replacing:
+    """What may replace words."""
+
+    substitutions: Path | None = option(None, "JSON file: word -> list of words; any of them, all at once.")
+
+
+@command(CertifyCall, Replacing, Source, Target, without=("tolerance",))
+def certify(given: Given) -> int:
     """Is the verdict proved when words move by up to --eps? Exit code 0: yes; 1: refuted or unknown.
 
     Example: [bold]certiformer certify "a great film" --eps 0.1 --positions great[/bold]
     """
-    from ..errors import InputError
-    from ..norms import norm_name, norm_order
-    from .opening import open_model
-    from .reading import read_items
-    from .running import Job
-    from .writing import check_out, finish
+    table, target = given(Replacing).substitutions, given(Target)
+    if table is not None and "norm" in given.said:
+        raise InputError(f"--substitutions {table} and --norm: words that are replaced are not measured in a norm")
+    question = given(CertifyQuestion, substitutions=None if table is None else _read_substitutions(table))
+    items = sentences(given)
 
-    check_out(out)
-    p = norm_order(norm)
-    if (eps is None) == (substitutions is None):
-        raise InputError("give either --eps, how far words may move, or --substitutions, what may replace them")
-    if eps is not None and not 0 <= eps < float("inf"):
-        raise InputError(f"--eps {at_most(eps)}: expected a number from 0 on")
-    replacing = None if substitutions is None else _read_substitutions(substitutions)
-    items = read_items(texts, file, text_column)
-
-    from ..api import Certifier
-    from ..options import Options
     from ..questions.inputs import prepare
     from ..report import sentence
+    from .running import Job
 
-    opened, where = open_model(model, device)
-    how = Options(
-        method=method.value,
-        relaxation="tight" if relaxation is None else relaxation.value,
-        budget=budget.value,
-        splits=splits,
-        device=where,
-    )
-    certifier = Certifier(opened, how)
-    which: dict[str, Any] = {"positions": ",".join(positions)} if positions else {"words": words}
+    certifier = certifier_of(given)
 
     def one(text: str, advance: Fraction) -> Sentence:
-        prepared = prepare(certifier.workspace, text, device=where)
-        if replacing is not None:
-            result = certifier.certify(
-                text, substitutions=replacing, attack=attack, progress=lambda done, of: advance(done / of)
-            )
-        else:
-            result = certifier.certify(text, eps=eps, norm=p, attack=attack, **which)
+        result = certifier.certify(text, **vars(replace(question, progress=counted(advance))))
+        prepared = prepare(certifier.workspace, text, label=question.label, device=certifier.options.device)
         return replace(sentence(prepared), verdicts=_verdicts(result, prepared))
 
+    norms = None if table is not None else [norm_name(question.p)]
     job = Job(
-        opened,
+        certifier,
         items,
         one,
         command="certify",
-        settings={
-            "eps": eps,
-            "norms": [norm_name(p)],
-            "method": method.value,
-            "relaxation": None if relaxation is None else relaxation.value,
-            "budget": budget.value,
-            "splits": splits,
-            "words": words,
-            "positions": positions or None,
-            "substitutions": None if substitutions is None else str(substitutions),
-            "attack": attack,
-            "device": where,
-        },
-        show=_shower(json=json, quiet=quiet, alone=len(items) == 1),
+        settings=recorded(certifier, question, given(Options), norms=norms, substitutions=question.substitutions),
+        show=_shower(target, alone=len(items) == 1),
+        out=target.out,
     )
-    document = job.run(quiet=quiet)
-    code = finish(document, json=json, out=out, quiet=quiet)
-    raise typer.Exit(code or _code(document))
+    document = job.run(quiet=target.quiet)
+    return finish(document, target) or _code(document)
 
 
 def overall(verdicts: tuple[Verdict, ...]) -> str:
@@ -125,8 +80,6 @@ def overall(verdicts: tuple[Verdict, ...]) -> str:
 
 
 def _code(document: Document) -> int:
-    from . import CONTRADICTION
-
     worst = [overall(sentence.verdicts) for sentence in document.results]
     if "error" in worst:
         return CONTRADICTION
@@ -135,7 +88,6 @@ def _code(document: Document) -> int:
 
 def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
     """A record for each set of positions; the counterexample goes with the set it was found for."""
-    from ..norms import norm_name
     from ..questions.inputs import label_name
     from ..report import Verdict
 
@@ -167,8 +119,6 @@ def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
 
 
 def _read_substitutions(path: Path) -> dict[str, list[str]]:
-    from ..errors import InputError
-
     try:
         content = strict.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -181,10 +131,10 @@ def _read_substitutions(path: Path) -> dict[str, list[str]]:
     return {str(key): list(value) for key, value in content.items()}
 
 
-def _shower(*, json: bool, quiet: bool, alone: bool) -> Callable[[Sentence], None] | None:
-    if json:
+def _shower(target: Target, *, alone: bool) -> Callable[[Sentence], None] | None:
+    if target.json:
         return None
-    if not quiet:
+    if not target.quiet:
         return _show
     from .view import row
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from .options import Data, DataDir, Device, LabelColumn, LabelsFrom, Quiet, TextColumn
+from ..core.names import option
+from ..errors import InputError
+from .flags import Given, command, one_argument
+from .options import Labelled
 from .terminal import say
 
 if TYPE_CHECKING:
@@ -19,49 +22,41 @@ if TYPE_CHECKING:
 BATCH = 32
 
 
-class Split(str, Enum):
-    """A part of the data."""
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Labelled):
+    """What is evaluated, and on what."""
 
-    train = "train"
-    dev = "dev"
-    test = "test"
+    split: Literal["train", "dev", "test"] = option("test", "Which part.")
+    device: str = option("auto", "auto, cpu, cuda, cuda:1, ...")
+    quiet: bool = option(False, "Print the result only.")
 
 
-def evaluate(
-    model: Annotated[str, typer.Argument(help="A model folder, or a bundled model such as sst-2.")],
-    data: Data = "sst",
-    data_dir: DataDir = None,
-    split: Annotated[Split, typer.Option(help="Which part.")] = Split.test,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    labels_from: LabelsFrom = None,
-    device: Device = "auto",
-    quiet: Quiet = False,
-) -> None:
+@command(Evaluation, argument=one_argument("model", "A model folder, or a bundled model such as sst-2."))
+def evaluate(given: Given) -> int:
     """Print the accuracy of a model.
 
     Example: [bold]certiformer eval runs/sst_2 --data sst[/bold]
     """
     from ..data import Tables, load_data
-    from ..errors import InputError
     from ..models import load
 
-    opened = load(model)
-    loaded = load_data(data, data_dir=data_dir, tables=Tables(text_column, label_column, labels_from, opened.labels))
-    examples = {"train": loaded.train, "dev": loaded.dev, "test": loaded.test}[split.value]
+    asked, opened = given(Evaluation), load(given.values["model"])
+    tables = given(Tables, names=opened.labels)
+    loaded = load_data(asked.data, data_dir=asked.data_dir, tables=tables)
+    examples = {"train": loaded.train, "dev": loaded.dev, "test": loaded.test}[asked.split]
     if not examples:
-        raise InputError(f"data {data!r} has no {split.value} part")
-    result = _accuracy(opened, examples, device)
-    if quiet:
+        raise InputError(f"data {asked.data!r} has no {asked.split} part")
+    result = _accuracy(opened, examples, asked.device)
+    if asked.quiet:
         typer.echo(f"{result:.4f}")
     else:
         right = round(result * len(examples))
-        typer.echo(f"{opened.name} on {loaded.name} {split.value}: {result:.2%} ({right} of {len(examples)})")
+        typer.echo(f"{opened.name} on {loaded.name} {asked.split}: {result:.2%} ({right} of {len(examples)})")
+    return 0
 
 
 def _accuracy(model: Model, examples: Sequence[Example], device: str) -> float:
     """The share of examples that a model gets right, of this package or any other with a tokenizer."""
-    from ..errors import InputError
     from ..models import Classifier
     from ..training import evaluate as own
 

@@ -2,90 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from . import options
+from ..norms import norm_name
+from ..options import ImportanceCall, ImportanceQuestion, Options
+from .asking import certifier_of, recorded, sentences
+from .flags import Given, command
+from .options import Source, Target
+from .progress import counted
+from .writing import finish
 
 if TYPE_CHECKING:
     from ..report import Sentence
     from .progress import Fraction
 
 
-def importance(
-    texts: options.Texts = None,
-    model: options.ModelName = None,
-    norm: options.Norm = "2",
-    method: options.MethodOption = options.Method.auto,
-    relaxation: options.RelaxationOption = None,
-    tolerance: options.Tolerance = 1e-3,
-    upper: Annotated[
-        bool, typer.Option("--upper/--no-upper", help="Rank by the closest word that changes the verdict, too.")
-    ] = True,
-    file: options.File = None,
-    text_column: options.TextColumn = None,
-    json: options.Json = False,
-    out: options.Out = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = options.Precision.float64,
-    quiet: options.Quiet = False,
-) -> None:
+@command(ImportanceCall, Source, Target, without=("words", "positions"))
+def importance(given: Given) -> int:
     """Rank the words: the less one may move, relative to its length, the more it matters.
 
     Example: [bold]certiformer importance "a great film"[/bold]
     """
+    question, target = given(ImportanceQuestion), given(Target)
+    items = sentences(given)
 
-    from ..norms import norm_name, norm_order
-    from .opening import open_model
-    from .reading import read_items
-    from .running import Job
-    from .writing import check_out, finish
-
-    check_out(out)
-    p = norm_order(norm)
-    items = read_items(texts, file, text_column)
-
-    from dataclasses import replace
-
-    from ..api import Certifier
-    from ..options import Options
     from ..questions.inputs import prepare
     from ..report import sentence
+    from .running import Job
 
-    opened, where = open_model(model, device)
-    how = Options(
-        method=method.value,
-        relaxation="tight" if relaxation is None else relaxation.value,
-        tolerance=tolerance,
-        dtype=dtype.value,
-        device=where,
-    )
-    certifier = Certifier(opened, how)
+    certifier = certifier_of(given)
 
     def one(text: str, advance: Fraction) -> Sentence:
-        found = certifier.importance(text, norm=p, upper=upper, progress=lambda done, of: advance(done / of))
-        return replace(sentence(prepare(certifier.workspace, text, device=where)), importance=found.words)
+        found = certifier.importance(text, **vars(replace(question, progress=counted(advance))))
+        prepared = prepare(certifier.workspace, text, label=question.label, device=certifier.options.device)
+        return replace(sentence(prepared), importance=found.words)
 
+    named = norm_name(question.p)
     job = Job(
-        opened,
+        certifier,
         items,
         one,
         command="importance",
-        settings={
-            "norms": [norm_name(p)],
-            "method": method.value,
-            "relaxation": None if relaxation is None else relaxation.value,
-            "tolerance": tolerance,
-            "upper": upper,
-            "device": where,
-            "dtype": dtype.value,
-        },
-        show=None if json else _values if quiet else partial(_show, norm_name(p)),
+        settings=recorded(certifier, question, given(Options), norms=[named]),
+        show=None if target.json else _values if target.quiet else partial(_show, named),
+        out=target.out,
     )
-    document = job.run(quiet=quiet)
-    raise typer.Exit(finish(document, json=json, out=out, quiet=quiet))
+    return finish(job.run(quiet=target.quiet), target)
 
 
 def _values(found: Sentence) -> None:

@@ -33,6 +33,11 @@ class Bar:
             self.live.start()
 
 
+def counted(advance: Fraction) -> Callable[[int, int], None]:
+    """The share that is done, from how much is done and of how much."""
+    return lambda done, total: advance(done / max(1, total))
+
+
 @contextmanager
 def progress_bar(told: str, total: float | None, *, quiet: bool) -> Iterator[Bar]:
     """How much is done, with the time left; nothing when quiet or where there is no terminal."""

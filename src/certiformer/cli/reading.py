@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..data.tables import Columns, read_rows
 from ..errors import InputError
+from .options import Source
 
 if TYPE_CHECKING:
     from ..report import Document
@@ -21,17 +23,18 @@ class Item:
     line: int | None = None
 
 
-def read_items(texts: Sequence[str] | None, file: str | None, text_column: str | None = None) -> list[Item]:
+def read_items(texts: Sequence[str], source: Source) -> list[Item]:
     """The sentences of the command line and of `--file`; none at all is an error."""
-    from ..data.tables import Columns, read_rows
-
-    if file is None and text_column is not None:
-        raise InputError(f"--text-column {text_column}: this is a column of --file, which was not given")
-    items = [Item(text) for text in texts or ()]
-    if file is not None:
-        items += [Item(row.text, row.line) for row in read_rows(file, columns=Columns(text=text_column))]
+    items = [Item(text) for text in texts]
+    if source.file is None:
+        for name, value in (("--text-column", source.text_column), ("--format", source.format)):
+            if value is not None:
+                raise InputError(f"{name} {value}: this is said of --file, which was not given")
+    else:
+        rows = read_rows(source.file, form=source.format, columns=Columns(text=source.text_column))
+        items += [Item(row.text, row.line) for row in rows]
     if not items:
-        where = "" if file is None else f" ({file} holds none)"
+        where = "" if source.file is None else f" ({source.file} holds none)"
         raise InputError(f'no sentence was given{where}: put it in quotes, as in "a great film", or use --file')
     return items
 

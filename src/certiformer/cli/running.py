@@ -18,7 +18,7 @@ from .terminal import say
 from .writing import write
 
 if TYPE_CHECKING:
-    from ..models import Model
+    from ..api import Certifier
     from ..report import Document, Failure, Sentence
 
 WINDOW = 256  # sentences that are looked at together for groups of one length
@@ -47,7 +47,7 @@ class Job:
     results go to a JSON file, it is written after every group.
     """
 
-    model: Model
+    certifier: Certifier
     items: Sequence[Item]
     how: One | Together
     command: str
@@ -60,7 +60,7 @@ class Job:
     shown: int = 0
 
     def __post_init__(self) -> None:
-        self.hashes = self.model.hashes()
+        self.hashes = self.certifier.model.hashes()
 
     def resume(self) -> None:
         """Go on from what the file of an earlier run holds."""
@@ -98,8 +98,8 @@ class Job:
 
         return Document(
             command=self.command,
-            model=self.model.name,
-            labels=self.model.labels,
+            model=self.certifier.model.name,
+            labels=self.certifier.model.labels,
             settings=self.settings,
             versions=versions(),
             hashes=self.hashes,

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Data, DataDir, Device, Quiet
+Data = Annotated[str, typer.Option(help="sst, yelp, or a file or folder of .csv, .tsv or .jsonl tables.")]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Folder that holds the data; default: CERTIFORMER_DATA, else a download.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
 
 if TYPE_CHECKING:
     from ..training import Progress

@@ -14,6 +14,7 @@ from .terminal import say, unicode
 
 if TYPE_CHECKING:
     from ..report import Document
+    from .options import Target
 
 
 def check_out(out: Path | None) -> None:
@@ -35,18 +36,18 @@ def write(document: Document, out: Path) -> None:
     write_bytes(out, content.encode())
 
 
-def finish(document: Document, *, json: bool, out: Path | None, quiet: bool) -> int:
+def finish(document: Document, target: Target) -> int:
     """Write the document where it was asked for; the exit code."""
     from ..report import to_json
 
-    if json:
+    if target.json:
         typer.echo(to_json(document, ascii=not unicode()))
-    if out is not None:
-        write(document, out)
-        if not quiet:
-            say(f"written: {out}")
+    if target.out is not None:
+        write(document, target.out)
+        if not target.quiet:
+            say(f"written: {target.out}")
     proved = sum(p.certified is not None for s in document.results for run in s.runs for p in run.places)
-    if not quiet and proved and len(document.results) > 1:
+    if not target.quiet and proved and len(document.results) > 1:
         rate = proved / max(document.seconds, 1e-9)
         say(
             f"{len(document.results)} sentences: {proved:,} certified radii in {document.seconds:.1f} s, "

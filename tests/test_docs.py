@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +82,56 @@ def test_the_page_of_results_has_a_place_for_every_table() -> None:
     assert written.count("<!-- end -->") == len(TABLES)
     assert re.findall(r"<!-- plot: ([\w-]+), [^>]+ -->", written) == ["layers", "words", "time"]
     assert written.count("<!-- end plot -->") == 3
+
+
+QUOTE = re.compile(r"^<!-- code: (?P<file>\S+) -->\n```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=NAMES)
+def test_code_that_a_page_quotes_is_that_of_the_file(path: Path) -> None:
+    for quoted in QUOTE.finditer(path.read_text(encoding="utf-8")):
+        assert quoted["code"] in (ROOT / quoted["file"]).read_text(encoding="utf-8"), quoted["file"]
+
+
+STEP = re.compile(r"^\| `(?P<file>[\w/]+\.py)` \| `(?P<name>[\w.]+)` \|", re.MULTILINE)
+
+
+def test_the_walk_through_the_code_names_what_is_there() -> None:
+    """Every step of the page of the house is a function of the file it names."""
+    steps = [(m["file"], m["name"]) for m in STEP.finditer((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))]
+    assert len(steps) > 30
+    lost = [(file, name) for file, name in steps if name not in defined(ROOT / "src" / "certiformer" / file)]
+    assert lost == []
+
+
+def defined(path: Path) -> set[str]:
+    """The functions and methods of a file."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{f.name}" for f in node.body if isinstance(f, ast.FunctionDef)}
+    return names
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="frames tell the class of a method from Python 3.11 on")
+def test_the_walk_is_walked() -> None:
+    """A question really goes through every step of the page."""
+    import certiformer as cf
+
+    steps = {(m["file"], m["name"]) for m in STEP.finditer((ROOT / "docs/architecture.md").read_text(encoding="utf-8"))}
+    package = Path(cf.__file__).parent
+    seen: set[tuple[str, str]] = set()
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(str(package)):
+            seen.add((Path(path).relative_to(package).as_posix(), str(frame.f_code.co_qualname)))
+
+    sys.setprofile(watch)
+    try:
+        cf.radius("sst-1", "a film", method="backward-forward", tolerance=0.5)
+    finally:
+        sys.setprofile(None)
+    assert sorted(steps - seen - {("options.py", "keywords")}) == []

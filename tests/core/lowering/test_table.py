@@ -124,6 +124,13 @@ SAMPLES: dict[Any, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     aten.layer_norm.default: [((X, [4]), {}), ((X, [4], V, V + 1, 0.1), {}), ((X, [4], None, V), {})],
     aten.native_layer_norm.default: [((X, [4], V, V + 1, 0.1), {}), ((X, [4], None, None, 1e-3), {})],
     aten.rms_norm.default: [((X, [4]), {}), ((X, [4], V, 0.1), {})],
+    aten.batch_norm.default: [
+        ((X, V[:3], V[1:], V[:3] - 1, V[1:], False, 0.1, 0.3, True), {}),
+        ((X, None, None, V[:3], V[1:], False, 0.1, 1e-5, True), {}),
+    ],
+    aten._native_batch_norm_legit_no_training.default: [((X, V[:3], V[1:], V[:3] - 1, V[1:], 0.1, 0.3), {})],
+    aten.linalg_vector_norm.default: [((X,), {}), ((X, 2, [-1], True), {}), ((X, 2.0, [1, 2]), {})],
+    aten.cumsum.default: [((X, -1), {}), ((X, 1), {})],
     aten.dropout.default: [((X, 0.5, False), {})],
     aten._to_copy.default: [((X,), {"dtype": torch.float64})],
     aten.to.dtype: [((X, torch.float64), {})],
@@ -200,6 +207,7 @@ def test_every_argument_that_is_read_is_given_a_value_that_matters() -> None:
     assert set(missing) <= {
         "aten.full_like.default: dtype",  # types that are not the model's are refused, or change no number
         "aten.softplus.default: threshold",  # any but the default is refused
+        "aten.linalg_vector_norm.default: ord",
         *(f"aten.{n}.default: dtype" for n in ("zeros_like", "ones_like", "new_zeros", "new_ones", "new_full")),
         "aten.scaled_dot_product_attention.default: enable_gqa",  # needs heads: tests/core/ops/test_rewrites.py
     }

@@ -141,5 +141,12 @@ def largest_of_axis(build: Build, x: Operand, dim: int, keepdim: bool, *, sign: 
     return [largest(build, x, [dim], keepdim, sign=sign), None]
 
 
+@lowers(aten.max.default, "self", sign=1.0)
+@lowers(aten.min.default, "self", sign=-1.0)
+def largest_of_all(build: Build, x: Operand, *, sign: float) -> Ref:
+    """As `amax` and `amin` over all axes."""
+    return largest(build, x, [], False, sign=sign)
+
+
 def _pair(build: Build, a: Ref, b: Ref) -> Ref:
     return build.add(Add(), a, build.add(Relu(), build.add(Add(-1.0), b, a)))

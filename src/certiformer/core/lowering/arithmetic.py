@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from ..ops.base import Op, broadcast
+from ..ops.cumsum import CumSum
 from ..ops.elementwise import Reciprocal, Sqrt, Square
 from ..ops.linear import Add, Linear, Scale, Shift, Sum
 from ..ops.product import MatMul, Multiply
 from ..ops.smooth import Cube, Rsqrt
 from .idioms import idiom
-from .moves import expand, squeeze, times
+from .moves import expand, squeeze, swap, times
 from .table import Build, Operand, Ref, Refused, lowers
 
 aten = torch.ops.aten
@@ -106,6 +107,16 @@ def total(build: Build, x: Operand, dims: Sequence[int] | None, keepdim: bool, *
     axes = tuple(sorted(d % rank for d in (dims or range(rank))))
     out = build.add(Sum(axes, mean=mean), x)
     return out if keepdim else squeeze(build, out, axes)
+
+
+@lowers(aten.cumsum.default, "self dim", unread="dtype")
+def cumsum(build: Build, x: Operand, dim: int) -> Ref:
+    """Running sums along an axis."""
+    last = len(build.shape(x)) - 1
+    axis = dim % (last + 1)
+    if axis == last:
+        return build.add(CumSum(), x)
+    return swap(build, build.add(CumSum(), swap(build, x, axis, last)), axis, last)
 
 
 @lowers(aten.linear.default, "input weight bias")

@@ -1,6 +1,6 @@
 """The ops: one object and one registry row each."""
 
-from . import elementwise, gather, linear, movement, normalize, product, smooth, softmax
+from . import cumsum, elementwise, gather, linear, movement, normalize, product, smooth, softmax
 from .base import REGISTRY, Box, Op, Planes, Slope
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Op",
     "Planes",
     "Slope",
+    "cumsum",
     "elementwise",
     "gather",
     "linear",

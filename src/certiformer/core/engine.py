@@ -19,7 +19,7 @@ from .form import Form, Ready
 from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .local import sizes
-from .ops.base import Box, MeasuredBox, Planes, ulp
+from .ops.base import Box, MeasuredBox, Planes, entries, ulp
 from .ops.movement import Movement
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
@@ -88,9 +88,9 @@ class Engine:
         """A check that instances may have failed, and what that means; nothing waits for the answer."""
         self.failures.append((good.expand(self.ball.centre.shape[0]), why))
 
-    def _kept(self, box: Box, entries: Tensor, why: str) -> Box:
+    def _kept(self, box: Box, good: Tensor, why: str) -> Box:
         """A box whose instances fail, and are zeros from here on, where any of their entries is not good."""
-        good = entries.flatten(1).all(dim=1)
+        good = entries(good).all(dim=1)
         self._note(good, why)
         keep = good.reshape(-1, *(1,) * (box.lower.dim() - 1))
         lower, upper = torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0)
@@ -145,7 +145,7 @@ class Engine:
         windows = Windows(node.shape, self.footprints.per_slice(key) * instances)
         if not windows.per_slice:
             dense = 2 * instances * math.prod(node.shape) * max(math.prod(n.shape) for n in self.graph.nodes)
-            windows.per_slice = math.ceil(dense / node.shape[windows.axis]) if dense <= room else 0
+            windows.per_slice = math.ceil(dense / windows.slices) if dense <= room else 0
         functions, offsets = [], []
         while (window := windows.next(room)) is not None:
             start = Coefficients.identity(node.shape, self.ball.centre, window)
@@ -267,7 +267,7 @@ class Engine:
         """A bound on the size of every entry of a node over the set, good enough to scale rounding errors."""
         if node.index not in self.sizes:
             self.sizes[node.index] = size = self._magnitude(node)
-            self.largest = torch.maximum(self.largest, size.flatten(1).amax(dim=1))
+            self.largest = torch.maximum(self.largest, entries(size).amax(dim=1))
         return self.sizes[node.index]
 
     def _magnitude(self, node: Node) -> Tensor:
@@ -304,7 +304,7 @@ class Engine:
         if node.index not in self.local_sizes:
             size = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.nominal)
             self.local_sizes[node.index] = size
-            self.largest = torch.maximum(self.largest, size.flatten(1).amax(dim=1))
+            self.largest = torch.maximum(self.largest, entries(size).amax(dim=1))
         return self.slack(node, self.local_sizes[node.index], local.terms)
 
     def slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:

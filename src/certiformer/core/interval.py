@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .coefficients import Coefficients, SplitSlope
 from .graph.graph import Graph, Input, Node
-from .ops.base import Box
+from .ops.base import Box, entries
 from .ops.movement import Movement
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, tiny, too_long, too_many
 from .sets import Perturbation
@@ -44,7 +44,7 @@ def interval_boxes(graph: Graph, ball: Perturbation, nominal: list[Tensor]) -> t
                 whys.append(f"{node} is not defined on the whole range of its input")
             box = node.op.interval(*inputs)
             box = Box(box.lower.clamp(min=rounded_down(graph.floors[node.index], box.lower)), box.upper)
-            good.append((torch.isfinite(box.lower) & torch.isfinite(box.upper)).flatten(1).all(dim=1))
+            good.append(entries(torch.isfinite(box.lower) & torch.isfinite(box.upper)).all(dim=1))
             whys.append(f"the bounds of {node} overflow")
             keep = good[-1].reshape(-1, *(1,) * (box.lower.dim() - 1))
             box = Box(torch.where(keep, box.lower, 0), torch.where(keep, box.upper, 0))

@@ -214,7 +214,7 @@ class Op(ABC):
         low, high = self.domain()
         if low == -math.inf and high == math.inf:
             return None
-        inside = [((b.lower > low) & (b.upper < high)).flatten(1).all(dim=1) for b in boxes]
+        inside = [entries((b.lower > low) & (b.upper < high)).all(dim=1) for b in boxes]
         return torch.stack(inside).all(dim=0)
 
 
@@ -227,6 +227,11 @@ def register(cls: type[Op]) -> type[Op]:
         raise ValueError(f"two ops are called {cls.name!r}")
     REGISTRY[cls.name] = cls
     return cls
+
+
+def entries(x: Tensor) -> Tensor:
+    """The entries of every instance in a row: `[instances, entries]`, of a single number too."""
+    return x.reshape(x.shape[0], -1)
 
 
 def broadcast(*shapes: Shape) -> Shape:

@@ -72,11 +72,16 @@ class Windows:
 
     @property
     def axis(self) -> int:
-        return max(range(len(self.shape)), key=lambda a: self.shape[a])
+        return max(range(len(self.shape)), key=lambda a: self.shape[a], default=0)
+
+    @property
+    def slices(self) -> int:
+        """How many there are; a single number, which has no axis, is one."""
+        return self.shape[self.axis] if self.shape else 1
 
     def next(self, room: int) -> Window | None:
         """The next window if a sweep may hold `room` entries."""
-        left = self.shape[self.axis] - self.start
+        left = self.slices - self.start
         if left <= 0:
             return None
         length = max(1, min(room // self.per_slice, left)) if self.per_slice else 1

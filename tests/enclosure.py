@@ -92,13 +92,13 @@ def enclosed(problem: Problem, eps: Tensor, samples: int = 100) -> int:
     cloud = cloud_of(problem, ball, samples)
     if isinstance(problem, Split):
         owners = list(problem.owners)
-        pieces = problem.parts.ball(eps[owners], list(range(len(owners))))
+        pieces = problem.pieces.ball(eps[owners], list(range(len(owners))))
         cloud, of = cloud[owners], torch.tensor(owners)
         mask = inside(pieces, cloud)
         assert all(mask[of == i].any(dim=0).all() for i in chosen), "a point is in no piece"
         whole = problem.margins(eps)
         assert all(bool((_values(problem, ball, cloud[of == i][0], i) >= whole.lower[i] - 1e-9).all()) for i in chosen)
-        return _checked(problem.parts, pieces, cloud, mask)
+        return _checked(problem.pieces, pieces, cloud, mask)
     return _checked(problem, ball, cloud, inside(ball, cloud))
 
 

@@ -106,16 +106,16 @@ def test_the_bracket_only_ever_reports_what_was_proved() -> None:
         assert cliff * (1 - 2e-3) <= bracket.low < cliff
 
 
-def closed(bracket: Bracket, margin: Callable[[float], float], *, sketch: bool) -> set[float]:
+def closed(bracket: Bracket, margin: Callable[[float], float], *, draft: bool) -> set[float]:
     """Close or settle a bracket on a margin, and say at which radii it was proved."""
-    done, proved = (Bracket.settled if sketch else Bracket.closed), set()
+    done, proved = (Bracket.settled if draft else Bracket.closed), set()
     for _ in range(60):
         if done(bracket, 1e-3):
             return proved
         eps = bracket.aim(1e-3, 0.05)
         assert bracket.low < eps < bracket.high
         value = margin(eps)
-        bracket.take(eps, value, rounding=not sketch and bracket.final(eps, 1e-3))
+        bracket.take(eps, value, rounding=not draft and bracket.final(eps, 1e-3))
         if value > 0:
             proved.add(eps)
     raise AssertionError(f"not closed: {bracket}")
@@ -128,16 +128,16 @@ def closed(bracket: Bracket, margin: Callable[[float], float], *, sketch: bool) 
     off=st.floats(-0.02, 0.02),
 )
 def test_a_sketch_may_be_wrong_and_only_costs_time(end: float, power: float, drop: float, off: float) -> None:
-    """Margins that fall to their end, or off a cliff before it, and a sketch that is off by up to two percent."""
+    """Margins that fall to their end, or off a cliff before it, and a draft that is off by up to two percent."""
 
     def margin(eps: float) -> float:
         return 3 * (1 - drop * (eps / end) ** power) if eps < end else -math.inf
 
     true = end * min(1.0, drop ** (-1 / power))
     guess = Bracket(3.0, 1.0)
-    closed(guess, lambda eps: margin(eps * (1 + off)), sketch=True)
+    closed(guess, lambda eps: margin(eps * (1 + off)), draft=True)
     bracket = guess.followed(1e-3)
-    proved = closed(bracket, margin, sketch=False)
+    proved = closed(bracket, margin, draft=False)
     assert bracket.low in proved
     assert true * (1 - 2e-3) <= bracket.low < true
 
@@ -163,7 +163,7 @@ def test_what_never_holds_with_rounding_ends_at_zero(dtype: torch.dtype, low: fl
 
 
 def test_what_single_precision_cannot_see_is_found_in_double() -> None:
-    """A margin of 1e-9, far below the rounding of float32: the sketch says nothing, or the wrong thing."""
+    """A margin of 1e-9, far below the rounding of float32: the draft says nothing, or the wrong thing."""
     model = random_model(layers=1, scale=0.3, seed=8)
     prepared = prepare(model, IDS)
     gap = float(prepared.logits[0].amax() - prepared.logits[0].sort().values[-2])

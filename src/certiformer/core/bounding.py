@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .coefficients import Chosen, Coefficients
-from .form import Ready
+from .form import Substitution
 from .graph.graph import Input, Node
 from .ops.movement import Expand, Movement
 from .speed.kernels import with_sides
@@ -80,15 +80,15 @@ class Bounding(Visitor[Rows]):
             sources = parents
             pulled: tuple[Rows, ...] | None = node.op.pull(part, tuple(p.shape for p in parents))
             if pulled is None:
-                ready = engine.planes(node)
+                ready = engine.substitution(node)
                 sources = ready.sources
                 pulled = tuple(self._pulled(part, ready, k) for k in range(len(sources)))
             if not node.op.exact:
-                self._add_offset(node, engine.planes(node), part)
+                self._add_offset(node, engine.substitution(node), part)
             elif isinstance(node.op, Expand):  # copies add up
                 self._widen([part], engine.slack(node, engine.magnitude(node)) if engine.rounding else None)
             elif engine.rounding and not isinstance(node.op, Movement):
-                self._widen([part], engine.planes(node).slack)
+                self._widen([part], engine.substitution(node).slack)
             yield from zip(sources, pulled, strict=True)
 
     def _shifted(self, node: Node, part: Coefficients) -> Coefficients:
@@ -101,7 +101,7 @@ class Bounding(Visitor[Rows]):
         self._widen([constant], self.engine.slack(node, ones))
         return shifted
 
-    def _pulled(self, part: Coefficients, ready: Ready, k: int) -> Rows:
+    def _pulled(self, part: Coefficients, ready: Substitution, k: int) -> Rows:
         """Coefficients on the k-th source; only those at the positions that vary where no others matter."""
         source, split = ready.sources[k], ready.slopes[k]
         if not self.engine.rounding and self.ends(source):
@@ -110,7 +110,7 @@ class Bounding(Visitor[Rows]):
                 return found
         return part.pull(ready.planes, k, source.shape, split)
 
-    def _add_offset(self, node: Node, ready: Ready, part: Coefficients) -> None:
+    def _add_offset(self, node: Node, ready: Substitution, part: Coefficients) -> None:
         """The offsets of a node's planes, entry by entry or, where it is less, as a vector."""
         remainder = ready.planes.remainder
         assert ready.offset is not None

@@ -225,10 +225,10 @@ class Coefficients:
         if a.linked(axis) is None:
             return a._taken(hot, axis)
         node = LETTERS[: len(a.node)]
-        rest = node[:axis] + node[axis + 1 :]
+        others = node[:axis] + node[axis + 1 :]
         _, rows = a._names(node)
         return a._einsum(
-            a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + rest + rows
+            a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + others + rows
         )
 
     def _taken(self, hot: Tensor, axis: int) -> Tensor:

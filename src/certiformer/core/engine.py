@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .bounding import Bounding
 from .coefficients import Coefficients, SplitSlope
-from .form import Form, Ready
+from .form import Form, Substitution
 from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .local import sizes
@@ -48,7 +48,7 @@ class Engine:
 
     boxes: dict[int, Box] = field(init=False, default_factory=dict)
     forms: dict[int, Form] = field(init=False, default_factory=dict)
-    ready: dict[int, Ready] = field(init=False, default_factory=dict)
+    substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
     sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     local_sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     gaps: dict[int, Tensor] = field(init=False, default_factory=dict)
@@ -164,7 +164,7 @@ class Engine:
         """Bounds of `rows @ output` for rows `[instances, k, *output shape]`."""
         for kind, node in self.scheme.steps:
             if kind == "planes":
-                self.planes(node)
+                self.substitution(node)
             elif kind == "form":
                 self.form(node)
             else:
@@ -180,8 +180,8 @@ class Engine:
         low, high = self.ball.extremes(function)
         lower, upper = offset[0] + low[0], offset[-1] + high[-1]
         if self.rounding:
-            reach = high if self.ball.symmetric else self.ball.reach(function)
-            slack = reach * gamma(lower, self.ball.dimension + SLACK) + self._vanished(lower)
+            size = high if self.ball.symmetric else self.ball.magnitude(function)
+            slack = size * gamma(lower, self.ball.dimension + SLACK) + self._vanished(lower)
             lower, upper = lower - slack[0], upper + slack[-1]
         finite = torch.isfinite(lower) & torch.isfinite(upper)
         return self._kept(Box(lower, upper), finite, f"the bounds of {node} overflow")
@@ -209,9 +209,9 @@ class Engine:
         local = self.scheme.local.get(node.index)
         return (self.ball.hot, self.ball.axis) if local is None else (local.marked(self.ball.hot, node), local.axis)
 
-    def planes(self, node: Node) -> Ready:
+    def substitution(self, node: Node) -> Substitution:
         """An op's planes over the boxes of its inputs."""
-        if node.index not in self.ready:
+        if node.index not in self.substitutions:
             parents = self.graph.parents(node)
             if node.op.exact:
                 boxes = tuple(Box.blank(p.shape, self.ball.centre) for p in parents)
@@ -222,10 +222,10 @@ class Engine:
             valid = node.op.valid(*boxes)
             if valid is not None:
                 self._note(valid, f"{node} is not defined on the whole range of its input")
-            self.ready[node.index] = self._prepared(node, planes)
-        return self.ready[node.index]
+            self.substitutions[node.index] = self._substituted(node, planes)
+        return self.substitutions[node.index]
 
-    def _prepared(self, node: Node, planes: Planes) -> Ready:
+    def _substituted(self, node: Node, planes: Planes) -> Substitution:
         """Planes as a sweep uses them."""
         parents, whole, offset, gap = self.graph.parents(node), planes, None, None
         if not node.op.exact:
@@ -236,10 +236,10 @@ class Engine:
         slack = None
         if self.rounding:
             slack = self.slack(node, self._load(node, planes, parents), terms(planes, node.shape))
-        return Ready(planes, parents, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack, whole)
+        return Substitution(planes, parents, tuple(SplitSlope.of(s) for s in planes.slopes), offset, gap, slack, whole)
 
     def _deviation(self, node: Node, planes: Planes, side: int) -> Tensor:
-        """The offset of a plane in deviations from rest: its value at rest, less the op's."""
+        """The offset of a plane in deviations: its value at the nominal inputs, less the op's."""
         offset = planes.upper if side else planes.lower
         total = -self.nominal[node.index] if offset is None else offset - self.nominal[node.index]
         for k, parent in enumerate(self.graph.parents(node)):
@@ -250,7 +250,7 @@ class Engine:
     def gap(self, node: Node) -> Tensor:
         """How far apart the planes of a node are in the middle of the boxes of its inputs."""
         if node.index not in self.gaps:
-            ready = self.planes(node)
+            ready = self.substitution(node)
             assert ready.offset_gap is not None
             gap = 2 * ready.offset_gap
             for k, parent in enumerate(self.graph.parents(node)):
@@ -280,7 +280,7 @@ class Engine:
         elif isinstance(node.op, Movement):
             return node.op.forward(*(self.magnitude(p) for p in self.graph.parents(node)))
         elif node.op.exact:
-            return self._load(node, self.planes(node).planes, self.graph.parents(node))
+            return self._load(node, self.substitution(node).planes, self.graph.parents(node))
         else:
             box = node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
         size = torch.maximum(box.lower.abs(), box.upper.abs())
@@ -310,7 +310,7 @@ class Engine:
     def slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:
         """The gap that stands for the rounding of one step whose terms add up to `size`.
 
-        Twice: in pulling coefficients through it, and in computing the value at rest.
+        Twice: in pulling coefficients through it, and in computing the nominal value.
         """
         if not self.rounding or size is None:
             return None
@@ -330,10 +330,10 @@ class Engine:
             middle, half = (offset[0] + offset[-1]) / 2, (offset[-1] - offset[0]) / 2
         if not self.rounding:
             return Form(centre, gap, middle, half)
-        size = self.ball.reach(centre[None])[0] + middle.abs() + self.nominal[node.index].abs()
+        size = self.ball.magnitude(centre[None])[0] + middle.abs() + self.nominal[node.index].abs()
         size = size + self._vanished(size) / ulp(size)  # coefficients that underflowed, whatever meets the form
         if gap is not None and half is not None:
-            size = size + self.ball.reach(gap[None])[0] + half.abs()
+            size = size + self.ball.magnitude(gap[None])[0] + half.abs()
         return Form(centre, gap, middle, half, size)
 
 

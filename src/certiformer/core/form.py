@@ -1,4 +1,4 @@
-"""What the engine keeps of a node: a linear form in the perturbation, and planes ready for a sweep."""
+"""What the engine keeps of a node: a linear form in the perturbation, and what a sweep puts in its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .ops.movement import Movement
 
 
 class Form(NamedTuple):
-    """A node, less its value at rest, between two linear functions of the perturbation: `centre ± gap`.
+    """A node, less its nominal value, between two linear functions of the perturbation: `centre ± gap`.
 
     Coefficients are `[instance, m, *shape]` over the m numbers that may vary, offsets `[instance, *shape]`.
     """
@@ -37,9 +37,10 @@ class Form(NamedTuple):
         )
 
 
-class Ready(NamedTuple):
-    """An op's planes, with slopes and offsets as centre and gap; offsets are those of deviations from rest.
+class Substitution(NamedTuple):
+    """What a sweep puts in the place of a node: its op's planes, with slopes and offsets as centre and gap.
 
+    Offsets are those of deviations from the nominal value:
     `f(x) - f(x0) = sum_k c_k (x_k - x0_k) + offset`: an affine op has none.
     """
 

@@ -92,7 +92,7 @@ class Problem:
             budget=options.max_memory or default_budget(device),
         )
 
-    def sketch(self) -> Problem | None:
+    def draft(self) -> Problem | None:
         """This problem in single precision: half the work, and a good guess of the answer but no proof of it."""
         if self.centre.dtype != torch.float64 or self.method == "ibp":
             return None
@@ -240,7 +240,7 @@ class Problem:
         """This problem with planes optimised for a radius of each instance."""
         if steps <= 0 or self.method == "ibp":
             return self
-        rough = self.sketch() or self  # whatever is found there holds in any precision
+        rough = self.draft() or self  # whatever is found there holds in any precision
         parts: list[Parameters] = []
         for k in range(len(self)):  # one at a time: the gradient keeps every sweep in memory
             ball = rough.ball(eps[k : k + 1].to(rough.centre), [k])

@@ -57,15 +57,15 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
 
 def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
     """The same from the linear form of a node alone, entry by entry: `|A delta| + |gap| + |shift|`."""
-    rest = (engine.nominal[node.index] + form.offset - box.centre).abs()
+    away = (engine.nominal[node.index] + form.offset - box.centre).abs()
     if form.offset_gap is not None:
-        rest = rest + form.offset_gap.abs()
+        away = away + form.offset_gap.abs()
     if form.gap is not None:
-        rest = rest + engine.ball.reach(form.gap[None])[0]
+        away = away + engine.ball.magnitude(form.gap[None])[0]
     e = direction(box.centre)
     found = Reach(
-        engine.ball.distance(form.centre) + norm(rest, 2.0, dim=-1),
-        furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (rest * e.abs()).sum(dim=-1),
+        engine.ball.distance(form.centre) + norm(away, 2.0, dim=-1),
+        furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (away * e.abs()).sum(dim=-1),
     )
     return rounded(found, engine.ball.dimension + box.shape[-1])
 
@@ -128,7 +128,7 @@ class Measuring(Visitor[Coefficients]):
         form = self.engine.form(node)
         self.function = self.function + part.contract(form.centre, "X")
         self.offset = self.offset + part.contract(form.offset)
-        moving = None if form.gap is None else self.engine.ball.reach(form.gap[None])[0]
+        moving = None if form.gap is None else self.engine.ball.magnitude(form.gap[None])[0]
         slack = self.engine.slack(node, form.size)
         self.total = self.total + _length(part, form.offset_gap, moving, slack=slack)
 
@@ -137,7 +137,7 @@ class Measuring(Visitor[Coefficients]):
         engine, sources = self.engine, self.engine.graph.parents(node)
         pulled = node.op.pull(part, tuple(p.shape for p in sources))
         if not isinstance(node.op, Movement):
-            ready = engine.planes(node)
+            ready = engine.substitution(node)
             if pulled is None:
                 sources = ready.sources
                 middle = [SplitSlope(slope.centre, None) for slope in ready.slopes]
@@ -169,7 +169,7 @@ def remainder(engine: Engine, node: Node) -> Tensor | None:
     """How far an op may be from the middle of its planes, entry by entry, anywhere in the box of its inputs."""
     if node.op.exact:
         return None
-    ready, found = engine.planes(node), engine.gap(node) / 2
+    ready, found = engine.substitution(node), engine.gap(node) / 2
     for k, parent in enumerate(engine.graph.parents(node)):
         slope = ready.whole.slopes[k]
         if slope.upper is not slope.lower:

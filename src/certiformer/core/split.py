@@ -17,21 +17,21 @@ from .problem import Margins, Problem
 from .sets import Cuts, dual, norm
 
 NORMALS = 2  # directions that may be cut across
-SKETCH = 16  # random combinations of scores whose gradients say how the scores move
+DRAWS = 16  # random combinations of scores whose gradients say how the scores move
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Split(Problem):
-    """A problem whose balls are bounded piece by piece: `parts` has the pieces, `owners` the instance of each."""
+    """A problem whose balls are bounded piece by piece: `pieces` has them, `owners` the instance of each."""
 
-    parts: Problem
+    pieces: Problem
     owners: tuple[int, ...]
 
     def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
         """The least and the greatest over the pieces of each instance."""
         chosen = list(range(len(self))) if instances is None else instances
         asked = [(k, j) for k, i in enumerate(chosen) for j, owner in enumerate(self.owners) if owner == i]
-        found = self.parts.margins(eps[[k for k, _ in asked]], [j for _, j in asked], rounding=rounding)
+        found = self.pieces.margins(eps[[k for k, _ in asked]], [j for _, j in asked], rounding=rounding)
         rows = [[r for r, (of, _) in enumerate(asked) if of == k] for k in range(len(chosen))]
         return Margins(
             torch.stack([found.lower[r].amin(dim=0) for r in rows]),
@@ -39,28 +39,28 @@ class Split(Problem):
             tuple(next((found.reasons[k] for k in r if found.reasons[k]), None) for r in rows),
         )
 
-    def sketch(self) -> Split | None:
-        rough, parts = super().sketch(), self.parts.sketch()
-        return None if parts is None else replace(cast(Split, rough), parts=parts)
+    def draft(self) -> Split | None:
+        rough, pieces = super().draft(), self.pieces.draft()
+        return None if pieces is None else replace(cast(Split, rough), pieces=pieces)
 
 
-def divide(problem: Problem, eps: Tensor, pieces: int) -> Problem:
+def divide(problem: Problem, eps: Tensor, splits: int) -> Problem:
     """A problem with up to this many pieces for each ball: those that are not proved at its radius are halved."""
     bent = any(n.perturbed and not n.op.exact for n in problem.compiled.graph.nodes)
-    if problem.method == "ibp" or pieces < 2 or not bent:
+    if problem.method == "ibp" or splits < 2 or not bent:
         return problem
     split = problem if isinstance(problem, Split) else _whole(problem)
-    owners, cuts = list(split.owners), split.parts.cuts
+    owners, cuts = list(split.owners), split.pieces.cuts
     assert cuts is not None
-    margins = _least(split.parts, eps[owners])
+    margins = _least(split.pieces, eps[owners])
     while True:
         chosen: list[int] = []
         for i in set(owners):
             own = [j for j, k in enumerate(owners) if k == i]
             unproved = sorted((j for j in own if not margins[j] > 0), key=lambda j: margins[j])
-            chosen += unproved[: (pieces - len(own) + 1) // 2]
+            chosen += unproved[: (splits - len(own) + 1) // 2]
         if not chosen:
-            return replace(split, parts=_pieces(problem, owners, cuts), owners=tuple(owners))
+            return replace(split, pieces=_pieces(problem, owners, cuts), owners=tuple(owners))
         of = [owners[j] for j in chosen]
         halves, found = _halves(problem, of, cuts.take(chosen), eps)
         kept = [j for j in range(len(owners)) if j not in set(chosen)]
@@ -83,8 +83,8 @@ def _halves(problem: Problem, owners: list[int], cuts: Cuts, eps: Tensor) -> tup
     return every.take(rows), [found[r] for r in rows]
 
 
-def _least(parts: Problem, eps: Tensor) -> list[float]:
-    rough = parts.sketch() or parts  # where to cut needs no proof
+def _least(pieces: Problem, eps: Tensor) -> list[float]:
+    rough = pieces.draft() or pieces  # where to cut needs no proof
     least: list[float] = rough.margins(eps, rounding=False).lower.amin(dim=1).tolist()
     return least
 
@@ -108,12 +108,12 @@ def _pieces(problem: Problem, owners: list[int], cuts: Cuts) -> Problem:
 def _whole(problem: Problem) -> Split:
     """Every ball as one piece, and the directions in which it may be cut."""
     normal = _directions(problem)
-    reach = norm(normal, dual(problem.p), dim=-1).sum(dim=-1)
-    open_end = torch.full_like(reach, torch.inf)
+    extent = norm(normal, dual(problem.p), dim=-1).sum(dim=-1)
+    open_end = torch.full_like(extent, torch.inf)
     owners = list(range(len(problem)))
     return Split(
         **{f.name: getattr(problem, f.name) for f in fields(Problem)},
-        parts=_pieces(problem, owners, Cuts(normal, reach, -open_end, open_end)),
+        pieces=_pieces(problem, owners, Cuts(normal, extent, -open_end, open_end)),
         owners=tuple(owners),
     )
 
@@ -126,7 +126,7 @@ def _directions(problem: Problem) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     draws = [
         [(i, torch.randn(graph.nodes[i].shape, generator=generator, dtype=torch.float64)) for i in scores or inputs]
-        for _ in range(SKETCH)
+        for _ in range(DRAWS)
     ]
     normals = []
     t = max(len(p) for p in problem.positions)
@@ -142,8 +142,8 @@ def _directions(problem: Problem) -> Tensor:
                 total = torch.stack([(values[i] * z.to(x)).sum() for i, z in draw]).sum()
                 (gradient,) = torch.autograd.grad(total, x, retain_graph=True)
                 found.append(torch.einsum("zund,ztn->ztd", gradient, ball.hot))
-        sketch = torch.stack(found, dim=1).nan_to_num(0.0, 0.0, 0.0)  # [instance, draw, t, d]
-        sketch = torch.nn.functional.pad(sketch, (0, 0, 0, t - sketch.shape[2]))
-        _, _, rows = torch.linalg.svd(sketch.flatten(2), full_matrices=False)
-        normals.append(rows[:, :NORMALS].unflatten(2, sketch.shape[2:]))
+        gradients = torch.stack(found, dim=1).nan_to_num(0.0, 0.0, 0.0)  # [instance, draw, t, d]
+        gradients = torch.nn.functional.pad(gradients, (0, 0, 0, t - gradients.shape[2]))
+        _, _, rows = torch.linalg.svd(gradients.flatten(2), full_matrices=False)
+        normals.append(rows[:, :NORMALS].unflatten(2, gradients.shape[2:]))
     return torch.cat(normals)

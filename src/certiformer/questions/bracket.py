@@ -16,7 +16,7 @@ USUAL = (
 LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at rest alone; with more the relaxation has collapsed
 COARSE = 4.0  # how far from the end, in units of the tolerance, the search in single precision may stop
 INSIDE = 0.15  # how far before the end, in the same units, the proof is tried
-BIAS = 2e-4  # of the share of the way that a sketch believes to be gone: what float32 adds to be safe, seen from here
+BIAS = 2e-4  # of the share of the way that a draft believes to be gone: what float32 adds to be safe, seen from here
 
 
 @dataclass

@@ -28,7 +28,7 @@ from .inputs import Inputs, Prepared, prepare, problem_of
 from .positions import position_sets
 from .workspace import Workspace
 
-MOST_STEPS, SKETCH_STEPS = 60, 20
+MOST_STEPS, DRAFT_STEPS = 60, 20
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
 BEYOND = 1.2  # where balls are cut into pieces, likewise
 WIDE = 1e-2  # relative width of what is only looked for to cut further
@@ -214,7 +214,7 @@ def _reached(problem: Problem, rest: list[float], near: list[float], calls: list
     """About how far a problem reaches, unproved, given about how far it should."""
     brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
     active = [i for i, r in enumerate(near) if r > 0]
-    _close(problem.sketch() or problem, brackets, calls, active, WIDE, lambda _: None, sketch=True)
+    _close(problem.draft() or problem, brackets, calls, active, WIDE, lambda _: None, draft=True)
     return [min(max(b.root() if b.seen else b.low, r / 2), 2 * r) for b, r in zip(brackets, near, strict=True)]
 
 
@@ -243,13 +243,13 @@ def _found(
     progress: Callable[[int], None],
 ) -> list[float]:
     """Close the brackets of some instances, first in single precision, and verify what was found."""
-    sketch, before = problem.sketch(), 0
+    draft, before = problem.draft(), 0
 
     def halves(finished: int) -> None:  # a set counts half when it is sketched, and whole when it is proved
-        progress((before + finished) // 2 if sketch is not None else finished)
+        progress((before + finished) // 2 if draft is not None else finished)
 
-    if sketch is not None:
-        _close(sketch, brackets, calls, active, tolerance, halves, sketch=True)
+    if draft is not None:
+        _close(draft, brackets, calls, active, tolerance, halves, draft=True)
         brackets, before = [b.followed(tolerance) for b in brackets], len(brackets)
     _close(problem, brackets, calls, active, tolerance, halves)
     return _verify(problem, brackets, calls, tolerance)
@@ -263,9 +263,9 @@ def _close(
     tolerance: float,
     progress: Callable[[int], None],
     *,
-    sketch: bool = False,
+    draft: bool = False,
 ) -> None:
-    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a sketch.
+    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft.
 
     A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
     follow what these found.
@@ -273,16 +273,16 @@ def _close(
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
     least = float(torch.finfo(problem.centre.dtype).tiny)
     hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
-    done = Bracket.settled if sketch else Bracket.closed
-    for step in range(SKETCH_STEPS if sketch else MOST_STEPS):
+    done = Bracket.settled if draft else Bracket.closed
+    for step in range(DRAFT_STEPS if draft else MOST_STEPS):
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
         progress(len(brackets) - len(remaining))
-        if step == 0 and sketch and any(brackets[i].guess is None for i in remaining):
+        if step == 0 and draft and any(brackets[i].guess is None for i in remaining):
             remaining = remaining[:: max(1, min(4, len(remaining) // 3))]
         if not remaining:
             break
         eps = _representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
-        last = not sketch and all(brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True))
+        last = not draft and all(brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True))
         found = _margin(problem, eps, remaining, rounding=last)
         for i, e, m in zip(remaining, eps, found, strict=True):
             brackets[i].take(e, m, last)

@@ -53,7 +53,7 @@ class Constant(Op):
 
 @dataclass(frozen=True)
 class Peak(Op):
-    """The largest entry along the last axis *at rest*, at the unperturbed input: a constant of the instance."""
+    """The largest entry along the last axis at the unperturbed input: a constant of the instance."""
 
     name = "peak"
     exact = True
@@ -65,7 +65,7 @@ class Peak(Op):
         return (self, (axis,)) if axis < len(output) - 1 else None
 
     def interval(self, *boxes: Box) -> Box:
-        raise TypeError("the peak at rest does not vary")
+        raise TypeError("the peak at the unperturbed input does not vary")
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
@@ -105,14 +105,14 @@ class Graph:
         """The same graph with all numbers of its ops in another precision."""
         return Graph(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
 
-    def values(self, x: Tensor, rest: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """Every node's value at `x` [instances, *shape]; `rest` are the values at the unperturbed input."""
+    def values(self, x: Tensor, nominal: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """Every node's value at `x` [instances, *shape]; `nominal` are the values at the unperturbed input."""
         values: list[Tensor] = []
         for node in self.nodes:
             if isinstance(node.op, Input):
                 values.append(x)
             elif isinstance(node.op, Peak):
-                values.append(node.op.forward((values if rest is None else rest)[node.inputs[0]]))
+                values.append(node.op.forward((values if nominal is None else nominal)[node.inputs[0]]))
             else:
                 values.append(node.op.forward(*(values[i] for i in node.inputs)))
         return values

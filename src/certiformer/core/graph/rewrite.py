@@ -55,7 +55,7 @@ def by_differences(graph: Graph, example: Tensor) -> Graph:
 
 
 def softmax_by_parts(build: Builder, x: Ref) -> Ref:
-    """As the paper does it: exp, sum, reciprocal, product; scores shifted by their largest value at rest."""
+    """As the paper does it: exp, sum, reciprocal, product; scores shifted by their largest nominal value."""
     e = build.add(Exp(), build.add(Add(-1.0), x, build.add(Peak(), x)))
     total = build.add(Sum((len(build.shape(x)) - 1,)), e)
     return build.add(Multiply(), e, build.add(Reciprocal(), total))

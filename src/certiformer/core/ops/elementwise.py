@@ -58,10 +58,10 @@ class Elementwise(Op):
         (box,) = boxes
         l, u = self.inside(box)
         sl, ol, su, ou = self.lines(l, u)
-        reach = torch.maximum(l.abs(), u.abs())
+        largest = torch.maximum(l.abs(), u.abs())
         values = torch.maximum(self.function(l).abs(), self.function(u).abs())
-        ol, _ = outward(ol, ol, sl.abs() * reach + ol.abs() + values, self.ulps)
-        _, ou = outward(ou, ou, su.abs() * reach + ou.abs() + values, self.ulps)
+        ol, _ = outward(ol, ol, sl.abs() * largest + ol.abs() + values, self.ulps)
+        _, ou = outward(ou, ou, su.abs() * largest + ou.abs() + values, self.ulps)
         axes = letters(l.dim() - 1)
         return Planes(axes, (Slope(axes, axes, sl, su),), ol, ou)
 

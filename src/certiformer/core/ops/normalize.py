@@ -47,14 +47,14 @@ class Normalize(Op):
         """Without an eps, `0 / 0` must lie outside the box."""
         if self.eps >= LEAST_EPS:
             return None
-        _, low, _ = Normalize(0.0).reach(boxes[0])
+        _, low, _ = Normalize(0.0).lengths(boxes[0])
         return (low > 0).flatten(1).all(dim=1)
 
     def forward(self, *x: Tensor) -> Tensor:
         z = x[0]
         return z / torch.sqrt((z * z).mean(dim=-1, keepdim=True) + self.eps)
 
-    def reach(self, box: Box) -> tuple[Tensor, Tensor, Tensor]:
+    def lengths(self, box: Box) -> tuple[Tensor, Tensor, Tensor]:
         """`rho`, and bounds of `sqrt(|z|^2 + n eps)` from below and above, each `[..., 1]`."""
         n = box.lower.shape[-1]
         z0, r = box.centre, box.radius
@@ -81,7 +81,7 @@ class Normalize(Op):
     def interval(self, *boxes: Box) -> Box:
         (box,) = boxes
         n = box.lower.shape[-1]
-        _, low, high = self.reach(box)
+        _, low, high = self.lengths(box)
         root = math.sqrt(n)
         near, far = root / low.clamp(min=torch.finfo(low.dtype).tiny), root / high
         lower = torch.where(box.lower >= 0, box.lower * far, box.lower * near)
@@ -95,7 +95,7 @@ class Normalize(Op):
         (box,) = boxes
         n = box.lower.shape[-1]
         z0, r = box.centre, box.radius
-        rho, _, _ = self.reach(box)
+        rho, _, _ = self.lengths(box)
         sigma = torch.sqrt((z0 * z0).mean(dim=-1, keepdim=True) + self.eps)
         normal = self.normal(z0, sigma)
         sigma = torch.where(sigma > 0, sigma, 1.0)  # 0 / 0 is no number
@@ -126,8 +126,8 @@ class Normalize(Op):
         slope = jacobian * flat.unsqueeze(-1)
         lower = torch.where(flat, middle - remainder, values.lower)
         upper = torch.where(flat, middle + remainder, values.upper)
-        reach = (jacobian.abs() * (z0.abs() + r).unsqueeze(-2)).sum(dim=-1)
-        size = reach + tilt + y0.abs() + torch.where(flat, remainder, values.upper.abs() + values.lower.abs())
+        terms = (jacobian.abs() * (z0.abs() + r).unsqueeze(-2)).sum(dim=-1)
+        size = terms + tilt + y0.abs() + torch.where(flat, remainder, values.upper.abs() + values.lower.abs())
         lower, upper = outward(lower, upper, size, ulps=4 * n + 64)
         names = letters(z0.dim() - 1)
         _, whole = outward(whole, whole, torch.linalg.vector_norm(size, dim=-1), ulps=4 * n + 64)

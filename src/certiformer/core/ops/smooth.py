@@ -57,9 +57,9 @@ class Smooth(Elementwise):
         l, u = boxes[0]
         below, above = self.slopes(l, u)
         under, over = self.least(below, l, u, 1.0), -self.least(above, l, u, -1.0)
-        reach = torch.maximum(l.abs(), u.abs())  # libraries evaluate x(1 + erf(..)) and the like to within |x| ulps
-        under, _ = outward(under, under, (1 + below.abs()) * reach + under.abs(), self.ulps)
-        _, over = outward(over, over, (1 + above.abs()) * reach + over.abs(), self.ulps)
+        largest = torch.maximum(l.abs(), u.abs())  # libraries evaluate x(1 + erf(..)) and the like to within |x| ulps
+        under, _ = outward(under, under, (1 + below.abs()) * largest + under.abs(), self.ulps)
+        _, over = outward(over, over, (1 + above.abs()) * largest + over.abs(), self.ulps)
         axes = letters(l.dim() - 1)
         return Planes(axes, (Slope(axes, axes, below, above),), under, over)
 
@@ -375,8 +375,8 @@ class Cube(Smooth):
     def planes(self, *boxes: Box) -> Planes:
         l, u = boxes[0]
         below, under, above, over = self.lines(l, u)
-        reach = torch.maximum(l.abs(), u.abs())
-        size = 4 * reach * reach * reach + torch.maximum(below.abs(), above.abs()) * reach
+        largest = torch.maximum(l.abs(), u.abs())
+        size = 4 * largest * largest * largest + torch.maximum(below.abs(), above.abs()) * largest
         under, over = outward(under, over, size, self.ulps)
         axes = letters(l.dim() - 1)
         return Planes(axes, (Slope(axes, axes, below, above),), under, over)

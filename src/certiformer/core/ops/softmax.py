@@ -47,8 +47,8 @@ class Softmax(Op):
         assert planes.lower is not None
         assert planes.upper is not None
         # moving the slopes to the scores rounds: their row sums are not exactly zero any more
-        reach = torch.maximum(boxes[0].lower.abs(), boxes[0].upper.abs()).amax(dim=-1, keepdim=True)
-        size = (slope.lower.abs() + slope.upper.abs()).sum(dim=-1) * reach
+        largest = torch.maximum(boxes[0].lower.abs(), boxes[0].upper.abs()).amax(dim=-1, keepdim=True)
+        size = (slope.lower.abs() + slope.upper.abs()).sum(dim=-1) * largest
         lower, upper = outward(planes.lower, planes.upper, size, ulps=size.shape[-1] + 4)
         inputs, axes = names[:-1] + OWN[0], names + OWN[0]
         return Planes(names, (Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper)),), lower, upper)
@@ -131,8 +131,8 @@ class OfDifferences(Op):
         lift = torch.maximum(p_lo - kappa * log_lo, p_hi - kappa * log_hi)  # kappa t + lift >= exp(t) on the range
         up_z = -kappa.unsqueeze(-1) * torch.softmax(top_m, dim=-1) * other
         up0 = lift - kappa * torch.logsumexp(top_m, dim=-1) - (up_z * top_m).sum(dim=-1)
-        reach = torch.maximum(a.abs(), c.abs()) + width
-        size = (low_z.abs() + up_z.abs()).mul(reach).sum(dim=-1) + low0.abs() + up0.abs() + 1
+        largest = torch.maximum(a.abs(), c.abs()) + width
+        size = (low_z.abs() + up_z.abs()).mul(largest).sum(dim=-1) + low0.abs() + up0.abs() + 1
         size = size + kappa * (log_lo.abs() + log_hi.abs()) + lift.abs()
         low0, up0 = outward(low0, up0, size, ulps=4 * n + 32)
         names = letters(low0.dim() - 1)
@@ -180,9 +180,9 @@ class LogSumExp(Op):
         total = (slope * m + over).sum(dim=-1, keepdim=True)
         above = slope / total
         high = top + torch.log(total) - 1 + over.sum(dim=-1, keepdim=True) / total
-        reach = torch.maximum(l.abs(), u.abs()) + (u - l)
-        size = ((below.abs() + 4 * above.abs()) * reach + 4 * over.abs() / total).sum(dim=-1, keepdim=True)
-        size = size + reach.amax(dim=-1, keepdim=True) + low.abs() + high.abs() + 2
+        largest = torch.maximum(l.abs(), u.abs()) + (u - l)
+        size = ((below.abs() + 4 * above.abs()) * largest + 4 * over.abs() / total).sum(dim=-1, keepdim=True)
+        size = size + largest.amax(dim=-1, keepdim=True) + low.abs() + high.abs() + 2
         low, high = outward(low, high, size, ulps=4 * n + 32)
         names = letters(l.dim() - 1)
         axes = names[:-1] + OWN[0]

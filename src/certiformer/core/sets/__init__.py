@@ -24,7 +24,7 @@ class Perturbation(Protocol):
 
     @property
     def symmetric(self) -> bool:
-        """Whether the least and the greatest value of a linear function differ in sign alone, and are its reach."""
+        """Whether the least and the greatest value of a linear function differ in sign alone, and are its magnitude."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Perturbation(Protocol):
 
     def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def reach(self, function: Tensor) -> Tensor: ...
+    def magnitude(self, function: Tensor) -> Tensor: ...
 
     def distance(self, function: Tensor) -> Tensor: ...
 

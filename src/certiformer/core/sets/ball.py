@@ -118,7 +118,7 @@ class Ball:
         spread = self.spread(function)
         return -spread, spread
 
-    def reach(self, function: Tensor) -> Tensor:
+    def magnitude(self, function: Tensor) -> Tensor:
         """A bound on `sum_m |A_m| |delta_m|` over the set."""
         return self.spread(function)
 

@@ -47,7 +47,7 @@ class Choices:
         values = torch.einsum("yztd...,ztcd->yztc...", blocks, self.moves)
         return values.amin(dim=3).sum(dim=2), values.amax(dim=3).sum(dim=2)
 
-    def reach(self, function: Tensor) -> Tensor:
+    def magnitude(self, function: Tensor) -> Tensor:
         blocks = blocks_of(function, self.hot).abs()
         return torch.einsum("yztd...,ztd->yz...", blocks, self.moves.abs().amax(dim=2))
 

@@ -42,26 +42,26 @@ class Piece(Ball):
 
     def _least(self, function: Tensor) -> Tensor:
         flat = function.reshape(*function.shape[:3], -1)
-        reach = self.spread(self.normal.mT[None])[0]  # [instance, k]
+        extent = self.spread(self.normal.mT[None])[0]  # [instance, k]
         whole = self.spread(flat)
         best = -whole
         exact = self.p == 2 and self.hot.shape[1] == 1
         with torch.no_grad():  # at the best ones the value does not depend on them
-            multipliers = self._multipliers(flat, reach)
-        error = 4 * (flat.shape[2] + 4 * reach.shape[1] + 16) * ulp(flat)
+            multipliers = self._multipliers(flat, extent)
+        error = 4 * (flat.shape[2] + 4 * extent.shape[1] + 16) * ulp(flat)
         for factor in MULTIPLES[: 1 if exact else None]:
             t = multipliers * factor
             cut = torch.where(t > 0, self.low[:, :, None], torch.where(t < 0, self.high[:, :, None], 0))
-            rest = flat - torch.einsum("szkr,zkm->szmr", t, self.normal)
-            slack = error * (whole + (t.abs() * (reach[:, :, None] + cut.abs())).sum(dim=2))
-            found = (t * cut).sum(dim=2) - self.spread(rest) - slack
+            left = flat - torch.einsum("szkr,zkm->szmr", t, self.normal)
+            slack = error * (whole + (t.abs() * (extent[:, :, None] + cut.abs())).sum(dim=2))
+            found = (t * cut).sum(dim=2) - self.spread(left) - slack
             best = torch.where(found > best, found, best)  # not where it is not a number
         return best.reshape(*function.shape[:2], *function.shape[3:])
 
-    def _multipliers(self, flat: Tensor, reach: Tensor) -> Tensor:
+    def _multipliers(self, flat: Tensor, extent: Tensor) -> Tensor:
         """`t` [side, instance, k, rows], finite, and of a sign only where the cut on that side is finite.
 
-        In units of the reach of each normal, the least is where `r_i = clip(-along_i u / across)` with
+        In units of the extent of each normal, the least is where `r_i = clip(-along_i u / across)` with
         `u^2 + sum r_i^2 = 1`, which grows with u.
         """
         along = torch.einsum("szmr,zkm->szkr", flat, self.normal)
@@ -69,7 +69,7 @@ class Piece(Ball):
         tiny = torch.finfo(flat.dtype).tiny
         left = (size.square() - along.square().sum(dim=2)).clamp(min=0).sqrt()
         across = torch.maximum(left, 1e-6 * size).clamp(min=tiny**0.5)[:, :, None]
-        unit = reach.clamp(min=tiny**0.5)
+        unit = extent.clamp(min=tiny**0.5)
         low, high = (self.low / unit)[:, :, None], (self.high / unit)[:, :, None]
         slope = -along / across
         below, above = torch.zeros_like(across), torch.ones_like(across)
@@ -88,19 +88,19 @@ class Piece(Ball):
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Where balls are cut, for any radius: `low` and `high` [instances, k] in units of the reach of the normals.
+    """Where balls are cut, for any radius: `low` and `high` [instances, k] in units of the extent of the normals.
 
-    `normal` [instances, k, t, d]; `reach` [instances, k] is that of each over the balls of radius 1.
+    `normal` [instances, k, t, d]; `extent` [instances, k] is that of each over the balls of radius 1.
     """
 
     normal: Tensor
-    reach: Tensor
+    extent: Tensor
     low: Tensor
     high: Tensor
 
     def take(self, chosen: list[int]) -> Cuts:
         """Those of some instances."""
-        return Cuts(self.normal[chosen], self.reach[chosen], self.low[chosen], self.high[chosen])
+        return Cuts(self.normal[chosen], self.extent[chosen], self.low[chosen], self.high[chosen])
 
     def to(self, dtype: torch.dtype) -> Cuts:
         return Cuts(*(x.to(dtype) for x in vars(self).values()))
@@ -118,7 +118,7 @@ class Cuts:
 
     def of(self, ball: Ball) -> Piece:
         """The pieces of balls, one of each."""
-        unit = self.reach * ball.eps.amax(dim=1, keepdim=True)
+        unit = self.extent * ball.eps.amax(dim=1, keepdim=True)
         low, high = (torch.where(torch.isinf(c), c, c * unit) for c in (self.low, self.high))
         normal = self.normal[:, :, : ball.hot.shape[1]].flatten(2)
         return Piece(ball.centre, ball.hot, ball.eps, ball.p, ball.axis, normal=normal, low=low, high=high)

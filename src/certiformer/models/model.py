@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, title
 from .hashes import structure_hash, vocabulary_hash, weights_hash
+
+if TYPE_CHECKING:
+    from .predict import Prediction
+    from .reading import Inputs
 
 MOST_CHARACTERS = 10**6  # of a text: far more than any model takes
 
@@ -72,6 +76,12 @@ class Model:
         reads = "text" if self.tokenizer else "ids" if self.embed else "pictures" if self.read else "embeddings"
         kind = title(self.module)
         return f"Model({self.name!r}: {kind}, {size:,} parameters, {labels or 'no labels'}, reads {reads})"
+
+    def predict(self, inputs: Inputs | Sequence[Inputs]) -> Prediction | tuple[Prediction, ...]:
+        """The class, its name, the probabilities and the margin: of a text, ids or embeddings, or of each in a list."""
+        from .predict import predict
+
+        return predict(self, inputs)
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of the weights, of how the modules are put together, and of the vocabulary: what a model is."""

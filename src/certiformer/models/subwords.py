@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from .model import Encoding, check_characters
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # nor a question whether to run what a folder holds
 MARKS = ("Ġ", "▁")  # how tokenisers write the space before a word
 _READ = ("input_ids", "special_tokens_mask", "offset_mapping")  # a tokenizer's other fields go into the model
+_NORMAL = ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Nmt", "Precompiled", "Strip")
+_SPLIT = ("BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Metaspace", "ByteLevel")
+_LOCAL = ("Punctuation", "Digits")
+_MODELS = ("WordPiece", "WordLevel", "Unigram", "BPE")
 _FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
 
@@ -52,6 +57,13 @@ class PretrainedTokenizer:
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         return str(backend.to_str()) if backend is not None else type(self._tokenizer).__name__
 
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """How many chunks of text, between spaces, before and after a chunk its tokens depend on; None if unknown."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        known = type(self._tokenizer).__module__.startswith("transformers.")
+        return reach_of(json.loads(backend.to_str())) if known and backend is not None else None
+
     def _search(self, text: str, ids: Sequence[int], special: Sequence[bool]) -> list[tuple[int, int]]:
         """Spans for a tokenizer that does not tell them: each token where it next occurs."""
         spans, at, lowered = [], 0, text.lower()
@@ -72,6 +84,53 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[start].isspace():
         start += 1
     return start, end
+
+
+def reach_of(settings: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What `reach` says, by a tokenizer's own settings.
+
+    Every step must be known to go character by character, or to stay between spaces; one must split at spaces; and the
+    model that cuts what is left into tokens must not be random. Tokens that swallow spaces reach into their neighbours.
+    """
+    steps = list(_steps(settings.get("pre_tokenizer")))
+    if not all(_local(step) for step in _steps(settings.get("normalizer"))):
+        return None
+    if not all(step["type"] in (*_SPLIT, *_LOCAL) for step in steps) or not any(_splits(step) for step in steps):
+        return None
+    model = settings.get("model") or {}
+    if model.get("type") not in _MODELS or model.get("dropout"):
+        return None
+    added = settings.get("added_tokens") or []
+    if any(c.isspace() for token in added for c in token["content"]):
+        return None
+    return (1, 1) if any(token.get("lstrip") or token.get("rstrip") for token in added) else (0, 0)
+
+
+def _steps(step: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """The steps of a normalizer or pre-tokenizer, one by one."""
+    if step is None:
+        return
+    if step["type"] != "Sequence":
+        yield step
+    for inner in step.get("normalizers", step.get("pretokenizers", ())):
+        yield from _steps(inner)
+
+
+def _local(step: Mapping[str, Any]) -> bool:
+    """Whether a normalizer changes a chunk by what is in it alone."""
+    if step["type"] != "Replace":
+        return step["type"] in _NORMAL
+    pattern = step["pattern"]
+    if pattern == {"Regex": " {2,}"}:
+        return True
+    return not any(c.isspace() for c in pattern.get("String", " ") + step["content"])
+
+
+def _splits(step: Mapping[str, Any]) -> bool:
+    """Whether a pre-tokenizer splits at every space."""
+    if step["type"] == "Metaspace":
+        return bool(step.get("split", True))
+    return step["type"] in _SPLIT and bool(step.get("use_regex", True))
 
 
 def _frozen(value: Any) -> Any:

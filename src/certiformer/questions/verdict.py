@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,19 +14,23 @@ import torch
 from torch import Tensor
 
 from ..attack import attack_sets
+from ..attack.forward import alone, logits_of
+from ..attack.gradient import winner
 from ..core.names import BoundOptions, Method, Relaxation
 from ..core.sets import Choices
 from ..options import AttackQuestion, CertifyQuestion, Options, Progress
 from .inputs import Inputs, Prepared, embed_ids, margins, prepare, problem_of
 from .positions import position_sets
 from .refine import margins_within
-from .substitutes import candidates
+from .substitutes import Candidates, Combination, candidates
 from .workspace import Workspace
 
 Status = Literal["certified", "refuted", "unknown", "error"]
 MOST_COMBINATIONS = 20_000
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
+COMPARED = 64  # combinations of too many that are compared with the model's own forward pass
+OTHERWISE = "the model's own forward pass on the ids of substitutes gives other logits than on their embeddings"
 CONTRADICTION = "a proof and a counterexample contradict each other: this is a bug of certiformer, please report it"
 
 
@@ -74,7 +79,8 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     started = time.perf_counter()
     prepared = prepare(workspace, inputs, label=question.label, dtype=options.dtype, device=options.device)
     if question.substitutions is not None:
-        return _certify_words(prepared, question, options, started)
+        exact = prepare(workspace, inputs, label=prepared.label, device=options.device)
+        return _certify_words(exact, question, options, started)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
@@ -136,24 +142,22 @@ def _refute(
 def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Options, started: float) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
     assert question.substitutions is not None
-    ids, skipped = candidates(prepared, question.substitutions)
-    combinations = math.prod(1 + len(c) for c in ids.values())
-    positions = tuple(ids)
+    found = candidates(prepared, question.substitutions)
     status: Status
     example: Counterexample | None = None
     how: Method | Literal["enumeration"] = "enumeration"
-    if combinations <= MOST_COMBINATIONS:
-        margin, example, reason = _enumerate(prepared, ids, combinations, options, question.progress)
-        status = "refuted" if example is not None else "certified" if margin > 0 else "unknown"
+    if found.count <= MOST_COMBINATIONS:
+        margin, example, reason = _enumerate(prepared, found, options, question.progress)
+        status = "refuted" if example is not None else "unknown" if reason else "certified"
     else:
-        how, margin, reason = _over_hull(prepared, ids, options)
-        status = "certified" if margin > 0 else "unknown"
-    if skipped and status == "certified":
-        status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(skipped)}"
+        how, margin, reason = _over_hull(prepared, found, options)
+        status = "unknown" if reason else "certified"
+    if found.skipped and status == "certified":
+        status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(found.skipped)}"
     return CertifyResult(
         status=status,
         statuses=(status,),
-        positions=(positions,),
+        positions=(tuple(found.choices),),
         margins=(margin,),
         margin=margin,
         counterexample=example,
@@ -168,14 +172,36 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     )
 
 
-def _over_hull(prepared: Prepared, ids: dict[int, list[int]], options: Options) -> tuple[Method, float, str | None]:
-    """Bounds over all mixtures of the substitutes: by which method, the least margin, and why there is none."""
+def _over_hull(prepared: Prepared, found: Candidates, options: Options) -> tuple[Method, float, str | None]:
+    """Bounds over all mixtures of the substitutes: by which method, the least margin, and why nothing is proved."""
     assert prepared.ids is not None
-    problem = problem_of([(prepared, tuple(ids))], options, p=math.inf)
-    moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in ids.items()}
+    problem = problem_of([(prepared, tuple(found.ids))], options, p=math.inf)
+    moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in found.ids.items()}
     box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
-    margin, reason = float(box.lower.min()), reasons[0]
-    return problem.method, -math.inf if reason is not None or not math.isfinite(margin) else margin, reason
+    margin = float(box.lower.min())
+    if reasons[0] is not None or not math.isfinite(margin):
+        return problem.method, -math.inf, reasons[0] or "no bound was found"
+    if margin <= 0:
+        return problem.method, margin, "the bounds over all mixtures of the substitutes are too wide to tell"
+    return problem.method, margin, found.read_apart() or _read_by_ids(prepared, found)
+
+
+def _read_by_ids(prepared: Prepared, found: Candidates) -> str | None:
+    """Why the model's own forward pass does not do with substitutes what it does with their embeddings, where it
+    does not: each substitute alone, and some combinations, are compared."""
+    assert prepared.ids is not None
+    rows = [_replaced(prepared.ids, {i: c}) for i, cs in found.ids.items() for c in cs]
+    draw = random.Random(0)
+    for _ in range(COMPARED):
+        rows.append(_replaced(prepared.ids, {i: draw.choice([prepared.ids[i], *cs]) for i, cs in found.ids.items()}))
+    for first in range(0, len(rows), BATCH):
+        table = torch.tensor(rows[first : first + BATCH], device=prepared.embeddings.device)
+        embeddings = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)
+        with torch.no_grad():
+            logits = logits_of(prepared.model.module, embeddings)
+        if not found.faithful(table, embeddings, logits):
+            return OTHERWISE
+    return None
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -194,44 +220,54 @@ def _embedded(prepared: Prepared, rows: list[list[int]], position: int) -> Tenso
 
 
 def _enumerate(
-    prepared: Prepared,
-    ids: dict[int, list[int]],
-    combinations: int,
-    options: Options,
-    progress: Progress | None,
+    prepared: Prepared, candidates: Candidates, options: Options, progress: Progress | None
 ) -> tuple[float, Counterexample | None, str | None]:
-    """Every combination of substitutes: the least margin that is proved, the first that flips, and what is missing."""
-    assert prepared.ids is not None
-    own = prepared.ids
-    choices = [[own[i], *c] for i, c in ids.items()]
+    """Every combination of substitutes, as it is read: the least margin that is proved, the first that flips, and what
+    is missing for a proof."""
     least, done, open_points = math.inf, 0, 0
-    for batch in _batches(itertools.product(*choices)):
-        rows = [_replaced(own, dict(zip(ids, combination, strict=True))) for combination in batch]
+    misread: list[str] = []
+    for batch in _batches(candidates.combinations()):
+        read = {combination: candidates.read(combination) for combination in batch}
+        misread += [candidates.named(combination) for combination, row in read.items() if row is None]
+        rows = list(dict.fromkeys(row for row in read.values() if row is not None))
+        done += len(batch)
+        if not rows:
+            continue
         table = torch.tensor(rows, device=prepared.embeddings.device)
         embeddings = embed_ids(prepared.model, table, dtype=torch.float64)
         with torch.no_grad():
-            logits = prepared.model.module(embeddings)
+            logits = logits_of(prepared.model.module, embeddings)
         if not bool(torch.isfinite(logits).all()):
             return -math.inf, None, "the logits of a combination are not finite"
-        found = margins(logits, prepared.label)
-        k = int(found.argmin())
-        if float(found[k]) <= 0:
-            words = tuple(prepared.model.vocabulary[t] for t in rows[k])
-            distance = float(
-                torch.linalg.vector_norm(embeddings[k] - prepared.embeddings[0], ord=math.inf, dim=-1).max()
-            )
-            example = Counterexample(tuple(ids), distance, int(logits[k].argmax()), embeddings[k : k + 1], words)
-            return float(found[k]), example, None
+        if not candidates.faithful(table, embeddings, logits):
+            return -math.inf, None, OTHERWISE
+        for k in (margins(logits, prepared.label) <= 0).nonzero()[:, 0].tolist():
+            example = _flipped(prepared, candidates, rows[k], embeddings[k : k + 1])
+            if example is not None:
+                return float(margins(logits, prepared.label)[k]), example, None
         proved = _at_points(prepared, embeddings, "ibp", options)
         left = (proved <= 0).nonzero()[:, 0]
         if 0 < len(left) <= MOST_SWEPT - open_points:
             proved[left] = _at_points(prepared, embeddings[left], "backward-forward", options)
         open_points += len(left)
-        least, done = min(least, float(proved.min())), done + len(batch)
+        least = min(least, float(proved.min()))
         if progress is not None:
-            progress(done, combinations)
+            progress(done, candidates.count)
+    if misread:
+        return least, None, f"read as other tokens together: {_listed(misread)}"
     reason = None if least > 0 else "no combination changes the answer, but rounding is not excluded for all of them"
     return least, None, reason
+
+
+def _flipped(prepared: Prepared, candidates: Candidates, row: tuple[int, ...], point: Tensor) -> Counterexample | None:
+    """A combination `[1, n, d]` that changes the answer when it is run alone; else none."""
+    with torch.no_grad():
+        logits = alone(prepared.model.module, point)
+    if float(margins(logits, prepared.label)[0]) > 0:
+        return None
+    words = tuple(prepared.model.vocabulary[t] for t in row)
+    distance = float(torch.linalg.vector_norm(point[0] - prepared.embeddings[0], ord=math.inf, dim=-1).max())
+    return Counterexample(tuple(candidates.choices), distance, winner(logits, prepared.label), point, words)
 
 
 def _at_points(prepared: Prepared, points: Tensor, method: Method, options: Options) -> Tensor:
@@ -243,6 +279,6 @@ def _at_points(prepared: Prepared, points: Tensor, method: Method, options: Opti
     return torch.nan_to_num(found.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
 
 
-def _batches(items: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+def _batches(items: Iterator[Combination]) -> Iterator[list[Combination]]:
     while part := list(itertools.islice(items, BATCH)):
         yield part

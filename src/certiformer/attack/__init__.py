@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from torch import Tensor
 
 from ..errors import InputError
 from ..options import AttackMethod, AttackQuestion, Machine
 from ..questions.inputs import Inputs, Prepared, prepare
 from ..questions.positions import position_sets
 from ..questions.workspace import Workspace
+from ..results import AttackResult as AttackResult
 from .consistency import ConsistencyError, Contradiction, check_consistency, versions
 from .enumeration import closest_words
 from .gradient import smallest
@@ -27,29 +25,6 @@ __all__ = [
     "check_consistency",
     "versions",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class AttackResult:
-    """For each set of positions the radius of a counterexample, inf where none was found.
-
-    `points[i]` is the counterexample `[1, n, d]` in float64, `words[i]` the word put in place (enumeration only) and
-    `flipped[i]` the label found there. Each was checked by a plain forward pass in float64. `radii[i]` is the largest
-    p-norm of the perturbation of a position.
-    """
-
-    positions: tuple[tuple[int, ...], ...]
-    radii: tuple[float, ...]
-    points: tuple[Tensor | None, ...]
-    words: tuple[str | None, ...]
-    flipped: tuple[int | None, ...]
-    tokens: tuple[str, ...]
-    label: int
-    margin: float
-    norm: float
-    method: AttackMethod
-    seconds: float
-    note: str | None = None
 
 
 def attack(workspace: Workspace, inputs: Inputs, question: AttackQuestion, machine: Machine) -> AttackResult:

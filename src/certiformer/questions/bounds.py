@@ -5,43 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..core.names import Method, Relaxation
 from ..errors import InputError
 from ..options import BoundsQuestion, Options
+from ..results import Bounds as Bounds
 from .inputs import Inputs, prepare, problem_of
 from .positions import position_sets
 from .refine import margins_within
 from .workspace import Workspace
-
-
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """Bounds of the margins `logit[label] - logit[other]`, one row per set of positions, one column per other class.
-
-    The prediction is proved unchanged where a whole row of `lower` is above 0. Where nothing could be proved the row is
-    -inf, and `reasons` says why.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    label: int
-    positions: tuple[tuple[int, ...], ...]
-    eps: tuple[float, ...]
-    norm: float
-    method: Method
-    relaxation: Relaxation
-    reasons: tuple[str | None, ...]
-    seconds: float
-
-    @property
-    def certified(self) -> tuple[bool, ...]:
-        """Per instance, whether the label is proved to stay."""
-        return tuple(bool(row) for row in (self.lower > 0).all(dim=1))
 
 
 def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, options: Options) -> Bounds:
@@ -63,6 +37,7 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
         relaxation=options.relaxation,
         reasons=margins.reasons,
         seconds=time.perf_counter() - started,
+        tokens=prepared.tokens,
     )
 
 

@@ -5,50 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from ..attack import AttackResult, attack_sets
 from ..options import AttackQuestion, ImportanceQuestion, Options, Progress
+from ..results import ImportanceResult as ImportanceResult
+from ..results import Ranked as Ranked
 from .inputs import Inputs, Prepared, margins, prepare
 from .search import RadiusResult, radii
 from .workspace import Workspace
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A word with its three ranks; 1 is the most important.
-
-    `normalized` is the certified radius over the norm of the word's embedding (small is important), `gradient` the l2
-    norm of the margin's gradient (large is important), `attacked` the distance of the closest word that changes the
-    answer (small is important; None where there is none, which ranks last).
-    """
-
-    position: int
-    word: str
-    certified: float
-    normalized: float
-    rank: int
-    gradient: float
-    gradient_rank: int
-    attacked: float | None = None
-    attacked_normalized: float | None = None
-    attacked_rank: int | None = None
-    replacement: str | None = None
-
-
-@dataclass(frozen=True)
-class ImportanceResult:
-    """The words, most important first."""
-
-    words: tuple[Ranked, ...]
-    label: int
-    margin: float
-    norm: float
-    method: str
-    relaxation: str
-    seconds: float
 
 
 def importance(workspace: Workspace, text: Inputs, question: ImportanceQuestion, options: Options) -> ImportanceResult:
@@ -80,6 +47,7 @@ def importance(workspace: Workspace, text: Inputs, question: ImportanceQuestion,
         method=proved.method,
         relaxation=proved.relaxation,
         seconds=time.perf_counter() - began,
+        tokens=prepared.tokens,
     )
 
 

@@ -12,17 +12,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import torch
 from torch import Tensor
 
-from ..core.names import Method, Relaxation
 from ..core.problem import Problem
 from ..core.sets.ball import Ball, dual, norm
 from ..core.split import divide
 from ..options import Options, Question
+from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
 from .inputs import Inputs, Prepared, prepare, problem_of
 from .positions import position_sets
@@ -34,31 +33,6 @@ BEYOND = 1.2  # where balls are cut into pieces, likewise
 WIDE = 1e-2  # relative width of what is only looked for to cut further
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
-
-
-@dataclass(frozen=True, eq=False)
-class RadiusResult:
-    """For each set of positions, a radius within which the prediction is proved not to change."""
-
-    positions: tuple[tuple[int, ...], ...]
-    radii: tuple[float, ...]
-    normalized: tuple[float, ...]  # radius over the smallest norm of the embeddings it moves
-    tokens: tuple[str, ...]
-    label: int
-    margin: float
-    norm: float
-    method: Method
-    relaxation: Relaxation
-    chosen: str  # method and relaxation in words, with what the budget allowed
-    tolerance: float
-    calls: float  # evaluations of the bounds, on average over the sets
-    seconds: float
-
-    @property
-    def smallest(self) -> tuple[tuple[int, ...], float]:
-        """The most fragile set of positions and its radius."""
-        i = min(range(len(self.radii)), key=lambda k: self.radii[k])
-        return self.positions[i], self.radii[i]
 
 
 def radii(

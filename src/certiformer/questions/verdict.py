@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -16,57 +16,24 @@ from torch import Tensor
 from ..attack import attack_sets
 from ..attack.forward import alone, logits_of
 from ..attack.gradient import winner
-from ..core.names import BoundOptions, Method, Relaxation
+from ..core.names import BoundOptions, Method
 from ..core.sets import Choices
 from ..options import AttackQuestion, CertifyQuestion, Options, Progress
+from ..results import CertifyResult as CertifyResult
+from ..results import Counterexample as Counterexample
+from ..results import Status
 from .inputs import Inputs, Prepared, embed_ids, margins, prepare, problem_of
 from .positions import position_sets
 from .refine import margins_within
 from .substitutes import Candidates, Combination, candidates
 from .workspace import Workspace
 
-Status = Literal["certified", "refuted", "unknown", "error"]
 MOST_COMBINATIONS = 20_000
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
 COMPARED = 64  # combinations of too many that are compared with the model's own forward pass
 OTHERWISE = "the model's own forward pass on the ids of substitutes gives other logits than on their embeddings"
 CONTRADICTION = "a proof and a counterexample contradict each other: this is a bug of certiformer, please report it"
-
-
-@dataclass(frozen=True, eq=False)
-class Counterexample:
-    """An input inside the set with another answer, checked by a plain forward pass in float64."""
-
-    positions: tuple[int, ...]
-    radius: float
-    label: int
-    point: Tensor  # embeddings [1, n, d]
-    words: tuple[str, ...] | None = None  # the substituted words, where words were substituted
-
-
-@dataclass(frozen=True, eq=False)
-class CertifyResult:
-    """The verdict on a question, and on each of its parts (sets of positions, each on its own).
-
-    `margin` is the least proved margin, -inf where nothing was proved. `method` says how it was proved: a bounding
-    method, or "enumeration" where every substitution was tried.
-    """
-
-    status: Status
-    statuses: tuple[Status, ...]
-    positions: tuple[tuple[int, ...], ...]
-    margins: tuple[float, ...]
-    margin: float
-    counterexample: Counterexample | None
-    tokens: tuple[str, ...]
-    label: int
-    eps: float | None
-    norm: float
-    method: Method | Literal["enumeration"]
-    relaxation: Relaxation
-    reason: str | None
-    seconds: float
 
 
 def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, options: Options) -> CertifyResult:

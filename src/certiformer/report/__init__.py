@@ -1,6 +1,6 @@
 """Results as records, as JSON and as one HTML file."""
 
-from ..questions.importance import Ranked
+from ..results import Ranked
 from .html import html
 from .measure import measure, measure_many, sentence
 from .records import Document, Failure, Place, Run, Sentence, Verdict, from_json, to_json

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..colours import LEVELS, relative
 from ..numbers import NOTHING, down, up
-from ..questions.importance import Ranked
+from ..results import Ranked
 from ..text import visible
 from .records import Document, Run, Sentence
 from .scale import largest, levels

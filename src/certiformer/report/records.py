@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from .. import strict
 from ..errors import InputError
-from ..questions.importance import Ranked
+from ..results import Ranked
 from ..text import escapes
 
 SCHEMA = 1

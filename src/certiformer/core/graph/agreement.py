@@ -81,6 +81,11 @@ class Precision(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.unit = 0.0
         self.dependent: dict[int, Tensor] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: nothing is compiled here, and torch would load its compiler to say so."""
+        return False
+
     def run(self, module: nn.Module, x: Tensor) -> Tensor:
         """The module's output at a point."""
         self.dependent = {id(x): x}  # they are kept alive, so that no other tensor gets the same id

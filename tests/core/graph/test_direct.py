@@ -41,3 +41,29 @@ class Odd(nn.Module):
 
 def test_what_a_symbol_does_not_know_is_left_to_the_exporter() -> None:
     assert trace(Odd(), Builder(torch.zeros(1, 1, 3, 2))) is None
+
+
+class Watched(nn.Module):
+    """Sees whether anything was hung on it, or on all modules of the program, while it is captured."""
+
+    direct = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(2, 3)
+        self.seen: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hooks = (nn.modules.module._global_forward_pre_hooks, nn.modules.module._global_forward_hooks)
+        own = (self._forward_pre_hooks, self._forward_hooks, self.head._forward_pre_hooks, self.head._forward_hooks)
+        self.seen.append(sum(len(h) for h in (*hooks, *own)))
+        y: torch.Tensor = torch.tanh(self.head(x).mean(1))
+        return y
+
+
+def test_captures_leave_the_modules_of_other_threads_alone() -> None:
+    module = Watched()
+    graph = capture(module, torch.randn(1, 4, 2))
+    assert set(module.seen) == {0}
+    assert [n.path for n in graph.nodes if n.op.name == "linear"] == ["head"]
+    assert [n.path for n in graph.nodes if n.op.name == "tanh"] == [""]

@@ -6,8 +6,10 @@ torch.export's, and checked against the module in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,11 +26,29 @@ class Unknown(Exception):
     """A call that is not in `CALLS`."""
 
 
+@dataclass(frozen=True)
+class Trace:
+    """One run of a module on symbols."""
+
+    builder: Builder
+    names: Mapping[nn.Module, str]
+
+    def path(self) -> str:
+        """The innermost part of the module whose code is running, as the stack of this thread has it."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            part = frame.f_locals.get("self")
+            if isinstance(part, nn.Module) and part in self.names:
+                return self.names[part]
+            frame = frame.f_back
+        return ""
+
+
 class Symbol:
     """Stands for a node: calling torch's functions on it adds nodes."""
 
-    def __init__(self, builder: Builder, ref: Ref) -> None:
-        self.builder, self.ref = builder, ref
+    def __init__(self, run: Trace, ref: Ref) -> None:
+        self.run, self.ref = run, ref
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -41,7 +61,7 @@ class Symbol:
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size(self.builder.shape(self.ref))
+        return torch.Size(self.run.builder.shape(self.ref))
 
     def view(self, *sizes: int) -> Symbol:
         return _call(_aten.view.default, self, list(sizes))
@@ -93,42 +113,19 @@ def _call(operator: Any, *args: Any, **kwargs: Any) -> Symbol:
         given = arguments(operator, args, kwargs)
     except TypeError as error:
         raise Unknown(str(error)) from error
-    builder = next(a.builder for a in given.values() if isinstance(a, Symbol))
+    run = next(a.run for a in given.values() if isinstance(a, Symbol))
+    builder = run.builder
+    builder.path = run.path()
     values = {name: builder.values[a.ref.index][0] if isinstance(a, Symbol) else a for name, a in given.items()}
     refs = {name: a.ref if isinstance(a, Symbol) else a for name, a in given.items()}
-    return Symbol(builder, builder.call(operator, (), refs, operator(**values)))
+    return Symbol(run, builder.call(operator, (), refs, operator(**values)))
 
 
 def trace(module: nn.Module, builder: Builder) -> Ref | None:
     """The node of a module's output, or None where its `forward` calls something unknown."""
+    run = Trace(builder, {part: name for name, part in module.named_modules()})
     try:
-        with _paths(module, builder):
-            result = module(Symbol(builder, Ref(0)))
+        result = module(Symbol(run, Ref(0)))
     except Unknown:
         return None
     return result.ref if isinstance(result, Symbol) else None
-
-
-@contextmanager
-def _paths(module: nn.Module, builder: Builder) -> Iterator[None]:
-    """While the module runs, `builder.path` is the part of it that does."""
-    names = {part: name for name, part in module.named_modules()}
-    stack = [""]
-
-    def enter(part: nn.Module, args: Any) -> None:
-        stack.append(names.get(part, stack[-1]))
-        builder.path = stack[-1]
-
-    def leave(part: nn.Module, args: Any, result: Any) -> None:
-        stack.pop()
-        builder.path = stack[-1]
-
-    handles = (
-        nn.modules.module.register_module_forward_pre_hook(enter),
-        nn.modules.module.register_module_forward_hook(leave),
-    )
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

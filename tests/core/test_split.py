@@ -91,7 +91,10 @@ def test_pieces_cover_the_ball_and_each_is_bounded(kind: str, p: float) -> None:
     problem = asked(kind, p, "backward", "tight")
     eps = torch.full((3,), 0.05, dtype=torch.float64)
     for _ in range(40):  # to where nothing is proved in one piece
-        eps = torch.where((problem.margins(eps).lower > 0).all(dim=1), 1.25 * eps, eps)
+        proved = (problem.margins(eps).lower > 0).all(dim=1)
+        if not proved.any():
+            break
+        eps = torch.where(proved, 1.25 * eps, eps)
     found = split(problem, eps, 6)
     assert all(1 < found.owners.count(i) <= 6 for i in range(3))
     of = list(found.owners)

@@ -15,9 +15,8 @@ from conftest import IDS, random_model
 @pytest.mark.parametrize("method", ["backward", "backward-forward"])
 def test_steps_only_ever_gain_and_stay_below_the_attack(method: Any) -> None:
     model = random_model(layers=2, scale=0.35, seed=3)
-    plain = cf.radius(model, IDS, method=method)
-    tuned = cf.radius(model, IDS, method=method, steps=6)
-    again = cf.radius(model, IDS, method=method, steps=6)
+    plain = cf.radius(model, IDS, method=method, tolerance=1e-2)
+    tuned, again = (cf.radius(model, IDS, method=method, steps=6, tolerance=1e-2) for _ in range(2))
     attacked = cf.attack(model, IDS)
     assert tuned.radii == again.radii
     for before, after, upper in zip(plain.radii, tuned.radii, attacked.radii, strict=True):

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 import pytest
 import torch
 
 from certiformer.core.coefficients import Coefficients
+from certiformer.core.engine import Engine
+from certiformer.core.form import Form, Substitution
 from certiformer.core.ops.base import Box
 from certiformer.core.ops.normalize import Normalize
 from certiformer.core.ops.softmax import OfDifferences
 from certiformer.core.problem import Problem
+from certiformer.core.relaxation import Scheme, Style
 from certiformer.core.split import Split, divide
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
@@ -122,6 +125,15 @@ def test_three_layers(layer_norm: str) -> None:
         case = Case(method, relaxation, "", NORMS[k + 1], layer_norm, 3, ((2,), (1, 3)))
         eps = torch.tensor([0.01, 0.002], dtype=torch.float64)
         assert enclosed(case.problem()[0], eps, samples=40) > 40
+
+
+def test_nothing_that_a_bound_rests_on_has_a_default() -> None:
+    for kind in (Engine, Scheme, Style, Problem, Split):
+        given = [f for f in fields(kind) if f.init]
+        assert given
+        assert all(f.default is MISSING and f.default_factory is MISSING for f in given), kind
+    assert not Form._field_defaults
+    assert not Substitution._field_defaults
 
 
 def narrower(box: Box) -> Box:

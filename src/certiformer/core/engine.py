@@ -312,8 +312,9 @@ class Engine:
 
         Twice: in pulling coefficients through it, and in computing the nominal value.
         """
-        if not self.rounding or size is None:
+        if not self.rounding:
             return None
+        assert size is not None, f"{node}: no size to scale rounding by"
         count = math.prod(node.shape) + inner + len(self.graph.nodes) + SLACK
         if too_many(size, count):
             self._note(torch.zeros_like(self.largest, dtype=torch.bool), too_long(node, size))
@@ -329,7 +330,7 @@ class Engine:
             centre, gap = (function[0] + function[-1]) / 2, (function[-1] - function[0]) / 2
             middle, half = (offset[0] + offset[-1]) / 2, (offset[-1] - offset[0]) / 2
         if not self.rounding:
-            return Form(centre, gap, middle, half)
+            return Form(centre, gap, middle, half, None)
         size = self.ball.magnitude(centre[None])[0] + middle.abs() + self.nominal[node.index].abs()
         size = size + self._vanished(size) / ulp(size)  # coefficients that underflowed, whatever meets the form
         if gap is not None and half is not None:

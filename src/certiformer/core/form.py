@@ -22,7 +22,7 @@ class Form(NamedTuple):
     gap: Tensor | None
     offset: Tensor
     offset_gap: Tensor | None
-    size: Tensor | None = None  # a bound on what is added up when it is evaluated, where rounding is accounted for
+    size: Tensor | None  # a bound on what is added up when it is evaluated, where rounding is accounted for
 
     def map(self, node: Node) -> Form:
         """The form of a rearrangement of this node."""

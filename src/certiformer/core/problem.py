@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class Instance(NamedTuple):
     label: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """Instances of one length. Every evaluation takes a radius for each instance it is asked about."""
 
@@ -60,10 +60,10 @@ class Problem:
     p: float
     method: Method
     style: Style
-    budget: int
-    parameters: Parameters = field(default_factory=dict)  # of optimised planes
-    rough: bool = False  # whether matrix products may be of less precision than their entries: nothing is proved then
-    cuts: Cuts | None = None  # where instances are pieces of their balls
+    memory: int  # bytes that an evaluation may take
+    parameters: Parameters  # of optimised planes
+    rough: bool  # whether matrix products may be of less precision than their entries: nothing is proved then
+    cuts: Cuts | None  # where instances are pieces of their balls
 
     @staticmethod
     def of(
@@ -89,7 +89,10 @@ class Problem:
             p=p,
             method=plan.method,
             style=plan.style,
-            budget=options.max_memory or default_budget(device),
+            memory=options.max_memory or default_budget(device),
+            parameters={},
+            rough=False,
+            cuts=None,
         )
 
     def draft(self) -> Problem | None:
@@ -160,7 +163,7 @@ class Problem:
             for s in node.shape:
                 count *= s
             kept += count * (8 + (2 * numbers if node.index in self.compiled.anchors else 0))
-        return max(1, self.budget // (2 * self.centre.element_size() * kept))
+        return max(1, self.memory // (2 * self.centre.element_size() * kept))
 
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
         ball = Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
@@ -232,7 +235,7 @@ class Problem:
             nominal=self.compiled.graph.values(ball.centre),
             rounding=rounding,
             parameters=parameters,
-            memory=self.budget // 2,
+            memory=self.memory // 2,
             footprints=self.compiled.footprints,
         )
 

@@ -99,8 +99,9 @@ def _pieces(problem: Problem, owners: list[int], cuts: Cuts) -> Problem:
         p=problem.p,
         method=problem.method,
         style=problem.style,
-        budget=problem.budget,
+        memory=problem.memory,
         parameters={i: tuple(p[owners] for p in ps) for i, ps in problem.parameters.items()},
+        rough=problem.rough,
         cuts=cuts,
     )
 

@@ -28,6 +28,7 @@ from certiformer_reproduction.paper.run import reproduce
 from certiformer_reproduction.paper.store import FILE, Store
 from certiformer_reproduction.paper.study import Settings
 from certiformer_reproduction.paper.tables import TABLES
+from certiformer_reproduction.paper.write import number
 
 WORDS = ("good", "bad", "film", "dull", "fine", ".", "plot", "the")
 TREES = [
@@ -418,3 +419,19 @@ def test_important_words_are_compared_on_the_same_sentences(call, tmp_path):
         rows = [row for row in csv.DictReader(file) if row["source"] == "here"]
     assert {(row["sst sentences"], row["sst sentences chosen"]) for row in rows} == {("2", "3")}
     assert "SST: 2 of 3 sentences" in (tmp_path / "out/words.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "source", "written"),
+    [
+        (0.12399, "ours avg", "here", "0.123"),
+        (0.12301, "gradient avg", "here", "0.124"),
+        (0.0019999, "paper min", "here", "1.9e-03"),
+        (0.0019001, "upper min", "here", "2.0e-03"),
+        (0.013, "paper avg", "published", "0.013"),
+        (0.0, "ours min", "here", "0.000"),
+        (0.5, "ours min", "here", "0.500"),
+    ],
+)
+def test_what_is_proved_is_rounded_down_and_what_is_attacked_up(value, column, source, written):
+    assert number(value, column, source) == written

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timezone
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,12 @@ def _join(row: Row, parts: tuple[str, ...]) -> str:
     if parts[0] == "sentences":
         used, chosen = (number(row.values[part], part) for part in parts)
         return used if used == chosen else f"{used} of {chosen}"
-    text = " / ".join(number(row.values.get(part), part) for part in parts)
+    text = " / ".join(number(row.values.get(part), part, row.source) for part in parts)
     flagged = any(part.startswith(f"{way} ") for part in parts for way in row.wrong)
     return f"**{text} (wrong)**" if flagged else text
 
 
-def number(value: Value, column: str) -> str:
+def number(value: Value, column: str, source: str = "here") -> str:
     """A figure as a reader wants it."""
     if value is None or isinstance(value, str):
         return UNFINISHED if value is None else value.replace("|", "\\|")
@@ -153,7 +154,19 @@ def number(value: Value, column: str) -> str:
         return percent(value)
     if column in ("most", "least"):
         return f"{value:.2f}"
-    return f"{value:.3f}" if value >= 0.0095 or value == 0 else f"{value:.1e}"
+    return _radius(value, "" if source == "published" else column)
+
+
+def _radius(value: float, column: str) -> str:
+    """Three digits behind the point, two in all if small: never more than is proved, never less than an attack took.
+
+    What is published is given without a column, and written as it was.
+    """
+    way = ways().get(column.rpartition(" ")[0])
+    digits = 3 if value >= 0.0095 or value == 0 else 1 - math.floor(math.log10(value))
+    rounding = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}.get(way.kind if way else "", ROUND_HALF_EVEN)
+    kept = Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=rounding)
+    return f"{kept:.3f}" if digits == 3 else f"{float(kept):.1e}"
 
 
 def percent(value: float) -> str:

@@ -32,6 +32,7 @@ from .options import (
 from .questions import search, verdict
 from .questions.bounds import Bounds
 from .questions.bounds import bounds as bound
+from .questions.estimate import Estimate, estimate
 from .questions.importance import ImportanceResult
 from .questions.importance import importance as rank
 from .questions.inputs import Inputs
@@ -112,6 +113,12 @@ class Certifier:
         """The smallest change of each set of words that an attack finds."""
         with self._threads():
             return find_changes(self.workspace, inputs, question, self.options)
+
+    @keywords(Question)
+    def estimate(self, inputs: Sequence[Inputs], question: Question) -> Estimate:
+        """How long the radii of some inputs should take, and how much memory."""
+        with self._threads():
+            return estimate(self.workspace, inputs, question, self.options)
 
     @keywords(ImportanceQuestion)
     def importance(self, inputs: Inputs, question: ImportanceQuestion) -> ImportanceResult:

@@ -13,6 +13,7 @@ import certiformer as cf
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Cuts, Piece
 from certiformer.core.split import Split, divide
+from certiformer.errors import InputError
 from certiformer.questions.inputs import prepare
 from conftest import IDS, random_model
 from kinds import asked
@@ -146,11 +147,6 @@ def test_splits_only_ever_gain_and_stay_below_the_attack(norm: float, layers: in
     assert sum(pieces.radii) > sum(plain.radii)
 
 
-def test_intervals_have_nothing_to_split() -> None:
-    with pytest.raises(cf.InputError, match="splits=3"):
-        cf.radius(random_model(), IDS, method="ibp", splits=3)
-
-
 @pytest.mark.parametrize("method", ["forward", "backward-forward"])
 @pytest.mark.parametrize("relaxation", ["paper", "tight"])
 def test_every_other_method_splits(method: Any, relaxation: Any) -> None:
@@ -160,6 +156,12 @@ def test_every_other_method_splits(method: Any, relaxation: Any) -> None:
     attacked = cf.attack(model, IDS, words=2)
     for before, after, upper in zip(plain.radii, pieces.radii, attacked.radii, strict=True):
         assert before <= after <= upper
+
+
+@pytest.mark.parametrize("asked", [{"splits": 3}, {"steps": 2}])
+def test_intervals_have_nothing_to_refine(asked: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="intervals have nothing to refine"):
+        cf.radius(random_model(), IDS, method="ibp", **asked)
 
 
 def test_no_splits_change_nothing_and_the_same_splits_give_the_same() -> None:

@@ -14,21 +14,14 @@ from typing import Any
 
 import torch
 
+from certiformer.core.counting import Rates as Rates
+
 # data sheets: multiply-adds count as two; float32 without TF32, which bounds must not use
 PEAKS: dict[str, dict[str, float]] = {
     "H200": {"float64": 67e12, "float32": 67e12, "bytes": 4.8e12},
     "H100": {"float64": 67e12, "float32": 67e12, "bytes": 3.35e12},
     "A100": {"float64": 19.5e12, "float32": 19.5e12, "bytes": 2.0e12},
 }
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Floating-point operations and bytes a second, and where the numbers come from."""
-
-    flops: float
-    bytes: float
-    source: str
 
 
 def describe(device: str) -> dict[str, Any]:

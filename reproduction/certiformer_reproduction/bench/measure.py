@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from certiformer.api import Certifier
+from certiformer.core.counting import work_of
 from certiformer.core.problem import Problem
 from certiformer.models import Model
 from certiformer.options import Options, Question
@@ -19,7 +20,6 @@ from certiformer.questions.inputs import Inputs, prepare, problem_of
 from certiformer.questions.positions import position_sets
 
 from .cases import Case
-from .floor import work_of
 from .machine import Rates, peak_memory, synchronized
 from .models import inputs_of, model_of
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .bounding import Bounding
 from .coefficients import Coefficients, SplitSlope
+from .deadline import Deadline
 from .form import Form, Substitution
 from .graph import fold
 from .graph.graph import Graph, Input, Node
@@ -45,6 +46,7 @@ class Engine:
     parameters: Parameters  # of the planes; the usual ones of nodes that have none here
     memory: int  # bytes that one sweep may use
     footprints: Footprints
+    deadline: Deadline
 
     boxes: dict[int, Box] = field(init=False, default_factory=dict)
     forms: dict[int, Form] = field(init=False, default_factory=dict)
@@ -198,6 +200,7 @@ class Engine:
 
         Returns coefficients `[side, instance, m, *rows]` and offsets `[side, instance, *rows]`.
         """
+        self.deadline.check()
         bounding = Bounding(self, start, rows, shift=shift)
         sweep(self.graph, start, rows, bounding)
         self.peak = bounding.peak

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .captured import Captured, Compiled
+from .deadline import NEVER, Deadline
 from .engine import Engine, Parameters, first_reasons
 from .interval import interval_margins
 from .names import BoundOptions, Method
@@ -64,6 +65,7 @@ class Problem:
     parameters: Parameters  # of optimised planes
     rough: bool  # whether matrix products may be of less precision than their entries: nothing is proved then
     cuts: Cuts | None  # where instances are pieces of their balls
+    deadline: Deadline  # when to stop
 
     @staticmethod
     def of(
@@ -93,6 +95,7 @@ class Problem:
             parameters={},
             rough=False,
             cuts=None,
+            deadline=NEVER,
         )
 
     def draft(self) -> Problem | None:
@@ -139,6 +142,7 @@ class Problem:
         parts: list[tuple[Box, list[str | None]]] = []
         k = 0
         while k < len(chosen):
+            self.deadline.check()
             try:
                 parts.append(self._margins(eps[k : k + step], chosen[k : k + step], rounding, step))
             except torch.cuda.OutOfMemoryError:  # less was free than it seemed: fewer at a time
@@ -237,6 +241,7 @@ class Problem:
             parameters=parameters,
             memory=self.memory // 2,
             footprints=self.compiled.footprints,
+            deadline=self.deadline,
         )
 
     def tuned(self, eps: Tensor, *, steps: int) -> Problem:

@@ -91,17 +91,13 @@ def _least(pieces: Problem, eps: Tensor) -> list[float]:
 
 def _pieces(problem: Problem, owners: list[int], cuts: Cuts) -> Problem:
     """Some pieces as a problem of their own."""
-    return Problem(
-        compiled=problem.compiled,
+    own = {f.name: getattr(problem, f.name) for f in fields(Problem)}
+    return replace(
+        Problem(**own),
         centre=problem.centre[owners],
         positions=tuple(problem.positions[i] for i in owners),
         labels=problem.labels[owners],
-        p=problem.p,
-        method=problem.method,
-        style=problem.style,
-        memory=problem.memory,
         parameters={i: tuple(p[owners] for p in ps) for i, ps in problem.parameters.items()},
-        rough=problem.rough,
         cuts=cuts,
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from torch import Tensor
 
+from ..core.deadline import Deadline, OutOfTime
 from ..core.problem import Margins, Problem
 from ..core.split import divide
 from ..options import Options
@@ -12,8 +16,24 @@ from ..options import Options
 def margins_within(
     problem: Problem, eps: Tensor, options: Options, *, rounding: bool = True, until_proved: bool = False
 ) -> Margins:
-    """The best of what one pass, optimised planes and pieces prove; `until_proved` stops where nothing is left open."""
-    found = problem.margins(eps, rounding=rounding)
+    """The best of what one pass, optimised planes and pieces prove within the time that the options allow.
+
+    `until_proved` stops where nothing is left open.
+    """
+    problem = replace(problem, deadline=Deadline.after(options.timeout))
+    try:
+        found = problem.margins(eps, rounding=rounding)
+    except OutOfTime:
+        return _nothing(problem, f"out of time after {options.timeout:g} s")
+    try:
+        return _refined(problem, eps, found, options, rounding=rounding, until_proved=until_proved)
+    except OutOfTime:
+        return found
+
+
+def _refined(
+    problem: Problem, eps: Tensor, found: Margins, options: Options, *, rounding: bool, until_proved: bool
+) -> Margins:
 
     def enough() -> bool:
         return until_proved and bool((found.lower > 0).all())
@@ -24,3 +44,9 @@ def margins_within(
     if options.most_splits > 1 and not enough():
         found = found.better(divide(problem, eps, options.most_splits).margins(eps, rounding=rounding))
     return found
+
+
+def _nothing(problem: Problem, why: str) -> Margins:
+    """No margins at all, and why."""
+    open_end = problem.centre.new_full((len(problem), problem.classes - 1), math.inf)
+    return Margins(-open_end, open_end, (why,) * len(problem))

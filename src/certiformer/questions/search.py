@@ -12,11 +12,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from statistics import median
 
 import torch
 from torch import Tensor
 
+from ..core.deadline import Deadline, OutOfTime
 from ..core.problem import Problem
 from ..core.sets.ball import Ball, dual, norm
 from ..core.split import divide
@@ -42,6 +45,7 @@ def radii(
     prepared = [prepare(workspace, x, label=question.label, dtype=options.dtype, device=options.device) for x in inputs]
     sets = [position_sets(q, question) for q in prepared]
     total, done = sum(len(s) for s in sets), 0
+    deadline = Deadline.after(options.timeout)
     results: dict[int, RadiusResult] = {}
     groups: dict[Hashable, list[int]] = {}
     for i, q in enumerate(prepared):
@@ -53,7 +57,7 @@ def radii(
                 question.progress(before + finished, total)
 
         group = [(i, prepared[i], sets[i]) for i in members]
-        results |= _group(group, question, options, report)
+        results |= _group(group, question, options, deadline, report)
         done += sum(len(sets[i]) for i in members)
     return tuple(results[i] for i in range(len(prepared)))
 
@@ -62,12 +66,13 @@ def _group(
     group: list[tuple[int, Prepared, list[tuple[int, ...]]]],
     question: Question,
     options: Options,
+    deadline: Deadline,
     progress: Callable[[int], None],
 ) -> dict[int, RadiusResult]:
     """Inputs of one length, each by its number with its sets of positions."""
     started = time.perf_counter()
     questions = [(q, s) for _, q, sets in group for s in sets]
-    problem = problem_of(questions, options, p=question.p)
+    problem = replace(problem_of(questions, options, p=question.p), deadline=deadline)
     nominal = [q.margin for q, _ in questions]
     found, calls = search(problem, nominal, options, progress=progress)
     seconds = time.perf_counter() - started
@@ -124,7 +129,10 @@ def _over(radius: float, norm: float) -> float:
 def search(
     problem: Problem, nominal: list[float], options: Options, *, progress: Callable[[int], None] | None = None
 ) -> tuple[list[float], list[int]]:
-    """Verified radii of all instances, given their margins at radius 0; and the evaluations spent on each."""
+    """Verified radii of all instances, given their margins at radius 0; and the evaluations spent on each.
+
+    Each stage starts from what the one before has proved; where time is out, that is the answer.
+    """
     tolerance, steps, splits = options.tolerance, options.steps, options.most_splits
     calls = [0] * len(problem)
     active = [i for i, m in enumerate(nominal) if m > 0]
@@ -136,10 +144,11 @@ def search(
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, _linear(problem), strict=True)]
     radii = _found(problem, brackets, calls, active, tolerance, stage(0))
-    if steps > 0 and active:
-        problem, radii = _tuned(problem, nominal, radii, calls, steps, tolerance, stage(1))
-    if splits > 1 and active:
-        radii = _divided(problem, nominal, radii, calls, splits, tolerance, stage(stages - 1))
+    with suppress(OutOfTime):  # the radii of the stages before hold
+        if steps > 0 and active:
+            problem, radii = _tuned(problem, nominal, radii, calls, steps, tolerance, stage(1))
+        if splits > 1 and active:
+            radii = _divided(problem, nominal, radii, calls, splits, tolerance, stage(stages - 1))
     if progress is not None:
         progress(len(problem))
     return radii, calls
@@ -216,10 +225,17 @@ def _found(
     tolerance: float,
     progress: Callable[[int], None],
 ) -> list[float]:
-    """Close the brackets of some instances, first in single precision, and verify what was found."""
+    """Close the brackets of some instances, first in single precision, and verify what was found.
+
+    Where time is limited there is no draft: every evaluation is a proof, so that what is known at the end is proved.
+    """
+    if problem.deadline.limited:
+        with suppress(OutOfTime):
+            _close(problem, brackets, calls, active, tolerance, progress, proving=True)
+        return [b.verified for b in brackets]
     draft, before = problem.draft(), 0
 
-    def halves(finished: int) -> None:  # a set counts half when it is sketched, and whole when it is proved
+    def halves(finished: int) -> None:  # a set counts half when it is drafted, and whole when it is proved
         progress((before + finished) // 2 if draft is not None else finished)
 
     if draft is not None:
@@ -238,6 +254,7 @@ def _close(
     progress: Callable[[int], None],
     *,
     draft: bool = False,
+    proving: bool = False,
 ) -> None:
     """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft.
 
@@ -256,7 +273,8 @@ def _close(
         if not remaining:
             break
         eps = _representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
-        last = not draft and all(brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True))
+        ends = [brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True)]
+        last = proving or (not draft and all(ends))
         found = _margin(problem, eps, remaining, rounding=last)
         for i, e, m in zip(remaining, eps, found, strict=True):
             brackets[i].take(e, m, last)

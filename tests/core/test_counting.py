@@ -8,10 +8,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import certiformer as cf
+from certiformer.core.counting import Rows, work_of
 from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.questions.inputs import prepare, problem_of
-from certiformer_reproduction.bench.floor import Rows, work_of
 from certiformer_reproduction.bench.machine import Rates
 from certiformer_reproduction.bench.models import random_model
 

@@ -20,18 +20,25 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from certiformer.core.graph import fold
-from certiformer.core.graph.graph import Graph, Input, Node, parent_like
-from certiformer.core.ops.base import Box, Planes, Shape, whole_axes
-from certiformer.core.ops.linear import Center, Scale, Shift
-from certiformer.core.ops.movement import Movement
-from certiformer.core.relaxation import Scheme
-from certiformer.core.sweep import Visitor, merged, sweep
+from .graph import fold
+from .graph.graph import Graph, Input, Node, parent_like
+from .ops.base import Box, Planes, Shape, whole_axes
+from .ops.linear import Center, Scale, Shift
+from .ops.movement import Movement
+from .relaxation import Scheme
+from .sweep import Visitor, merged, sweep
 
 if TYPE_CHECKING:
-    from certiformer.core.problem import Problem
+    from .problem import Problem
 
-    from .machine import Rates
+
+@dataclass(frozen=True)
+class Rates:
+    """Floating-point operations and bytes a second, and where the numbers come from."""
+
+    flops: float
+    bytes: float
+    source: str
 
 
 @dataclass
@@ -39,6 +46,7 @@ class Work:
     """The products of an evaluation: operations and numbers moved, one pair for each."""
 
     products: list[tuple[float, float]] = field(default_factory=list)
+    carried: float = 0.0  # numbers that go through a node, whatever is done to them there
     width: int = 8  # bytes of a number
 
     @property
@@ -56,7 +64,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Rows:
-    """The shape of coefficients on a node: `bounds.coefficients.Coefficients` without its numbers.
+    """The shape of coefficients on a node: `coefficients.Coefficients` without its numbers.
 
     `linked[b]` is the axis of the rows that axis b of the node shares its coordinate with; `stored[b]` the size in
     which that axis is held, 1 while the coefficients are the same all along it.
@@ -221,6 +229,7 @@ class Counter(Visitor[Rows]):
 
     def through(self, node: Node, parts: list[Rows]) -> Iterator[tuple[Node, Rows]]:
         for part in parts if node.op.exact else [merged(parts)]:
+            self.work.carried += part.size
             yield from self._pull(node, part)
 
     def _carry(self, node: Node, a: Rows, axis: int) -> None:

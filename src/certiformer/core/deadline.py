@@ -1,0 +1,33 @@
+"""When to stop: whoever computes for long asks now and then whether there is time left."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+
+class OutOfTime(Exception):
+    """There is no time left; what was proved before stays proved."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment after which nothing is begun; none for infinity."""
+
+    end: float  # of time.monotonic
+
+    @staticmethod
+    def after(seconds: float | None) -> Deadline:
+        return Deadline(float("inf") if seconds is None else time.monotonic() + seconds)
+
+    @property
+    def limited(self) -> bool:
+        return self.end < float("inf")
+
+    def check(self) -> None:
+        """Raise `OutOfTime` where the moment has passed."""
+        if time.monotonic() > self.end:
+            raise OutOfTime
+
+
+NEVER = Deadline(float("inf"))

@@ -1,0 +1,94 @@
+"""Time: what was proved when it runs out stays proved, and what it will take is told before."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+import certiformer as cf
+from certiformer.core import deadline
+from certiformer.core.deadline import Deadline, OutOfTime
+from certiformer.errors import InputError
+from conftest import IDS, random_model
+
+
+class Clock:
+    """Time that passes by one second at every look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ticks = itertools.count()
+        monkeypatch.setattr(deadline.time, "monotonic", lambda: float(next(self.ticks)))
+
+    @property
+    def looks(self) -> int:
+        return next(self.ticks)
+
+
+def test_a_radius_grows_with_the_time_and_is_proved_whenever_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(layers=2, scale=0.3, seed=3)
+    whole = cf.radius(model, IDS, method="backward-forward").radii
+    clock = Clock(monkeypatch)
+    before = (0.0,) * len(whole)
+    reached = []
+    for seconds in (1, 20, 60, 150, 400, 10**6):
+        found = cf.radius(model, IDS, method="backward-forward", timeout=seconds).radii
+        held = cf.bounds(model, IDS, eps=found, positions=[[i] for i in (1, 2, 3)], method="backward-forward")
+        assert all(r == 0 or ok for r, ok in zip(found, held.certified, strict=True))
+        assert all(a >= b for a, b in zip(found, before, strict=True))
+        before = found
+        reached.append(sum(found))
+    assert reached[0] == 0
+    assert 0 < reached[2] < reached[-1]
+    assert before == pytest.approx(whole, rel=2e-3)
+    assert clock.looks > 0
+
+
+def test_a_verdict_that_runs_out_of_time_is_unknown_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(layers=2, scale=0.3, seed=3)
+    Clock(monkeypatch)
+    result = cf.certify(model, IDS, eps=1e-4, timeout=2, attack=False)
+    assert result.status == "unknown"
+    assert result.reason == "out of time after 2 s"
+    found = cf.bounds(model, IDS, eps=1e-4, timeout=2)
+    assert not any(found.certified)
+    assert set(found.reasons) == {"out of time after 2 s"}
+
+
+def test_a_pass_that_was_finished_counts_when_refining_runs_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(layers=2, scale=0.3, seed=3)
+    plain = cf.bounds(model, IDS, eps=0.05, positions=[[1]])
+    refused = []
+
+    def out_of_time(*_: object, **__: object) -> None:
+        refused.append(1)
+        raise OutOfTime
+
+    monkeypatch.setattr("certiformer.questions.refine.divide", out_of_time)
+    found = cf.bounds(model, IDS, eps=0.05, positions=[[1]], splits=4, timeout=1e6)
+    assert refused
+    assert torch.equal(found.lower, plain.lower)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "soon", True])
+def test_a_time_that_is_none_is_refused(timeout: object) -> None:
+    with pytest.raises(InputError, match="timeout="):
+        cf.Options(timeout=timeout)  # type: ignore[arg-type]
+
+
+def test_no_limit_is_never_reached() -> None:
+    assert not Deadline.after(None).limited
+    Deadline.after(None).check()
+
+
+def test_an_estimate_grows_with_the_work_and_names_what_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(layers=2, scale=0.3, seed=3)
+    monkeypatch.setattr("certiformer.questions.estimate.LONG", 0.0)
+    one = cf.Certifier(model, method="backward").estimate([IDS])
+    many = cf.Certifier(model, method="backward").estimate([IDS] * 50)
+    assert 0 < one.seconds < many.seconds
+    assert (one.sets, many.sets) == (3, 150)
+    assert one.memory > 0
+    assert "backward" in str(many)
+    assert all(seconds < many.seconds for _, seconds in many.cheaper)

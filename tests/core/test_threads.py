@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 import torch
 
 import certiformer as cf
+from certiformer import core
 from certiformer.core.problem import Problem
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
@@ -65,6 +69,29 @@ def test_tuned_planes_and_a_proof_at_once() -> None:
     found = at_once(tuned, lambda: bits(asked))
     assert all(r == expected[0] for r in found[0])
     assert all(r == expected[1] for r in found[1])
+
+
+def kept() -> dict[tuple[str, str], list[str]]:
+    """Everything at the level of a module of the core that could change, with what it holds."""
+    found = {}
+    for info in pkgutil.walk_packages(core.__path__, f"{core.__name__}."):
+        if not info.name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(info.name)).items():
+                assert not hasattr(value, "cache_info"), f"{info.name}.{name} is a cache of its own"
+                if not name.startswith("__") and isinstance(value, (dict, list, set, deque)):
+                    found[info.name, name] = sorted(map(str, value))
+    return found
+
+
+def test_nothing_is_kept_at_the_level_of_a_module() -> None:
+    """There are tables, which stay as they are."""
+    before = kept()
+    assert before
+    model = random_model(layers=1, layer_norm="standard", seed=8)
+    cf.radius(model, IDS, positions=[[1]], splits=2)
+    cf.radius(model, IDS[:-1], positions=[[2]], norm=1, method="backward-forward", relaxation="paper")
+    cf.certify(model, IDS, eps=0.01, positions=[[1]])
+    assert kept() == before
 
 
 def test_radii_of_one_model_at_once() -> None:

@@ -26,7 +26,7 @@ from .reach import by_form, by_sweeps
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
 from .sets import Perturbation
-from .speed.memory import Footprints, Windows
+from .speed.memory import TEMPORARIES, Footprints, Windows
 from .sweep import sweep
 
 Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
@@ -142,7 +142,7 @@ class Engine:
     def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
         instances = self.ball.centre.shape[0]
-        room = max(1, self.memory // (4 * self.ball.centre.element_size()))  # a few temporaries come on top
+        room = max(1, self.memory // (TEMPORARIES * self.ball.centre.element_size()))
         key = (node.index, self.rounding)
         windows = Windows(node.shape, self.footprints.per_slice(key) * instances)
         if not windows.per_slice:

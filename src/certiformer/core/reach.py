@@ -29,6 +29,8 @@ from .sets.ball import norm, spectral
 from .speed.memory import Window
 from .sweep import Visitor, add_up, sweep
 
+HELD = 8  # matrices of one row of a node that are there at once: coefficients, sizes, products for spectral norms
+
 if TYPE_CHECKING:
     from .engine import Engine
     from .form import Form
@@ -43,7 +45,7 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
     *lead, width = node.shape
     instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
     count = largest + len(engine.graph.nodes) + engine.ball.dimension
-    needed = 8 * box.lower.element_size() * instances * width * largest
+    needed = HELD * box.lower.element_size() * instances * width * largest
     if needed > engine.memory or too_many(box.lower, count + SLACK):
         return Reach(*(torch.full_like(box.lower[..., 0], math.inf),) * 2)
     middle = box.centre.reshape(instances, -1, width)

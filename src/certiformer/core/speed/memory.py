@@ -13,6 +13,7 @@ from ..ops.base import Shape
 
 Window = tuple[tuple[int, int], ...]  # start and length on every axis
 GIB = 1 << 30
+TEMPORARIES = 4  # bytes at the widest point of a sweep for each byte of the coefficients it holds
 
 
 def free_memory(device: torch.device) -> int:

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from ..ops.base import Box
 from ..sets import Ball
+from .memory import TEMPORARIES
 
 SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
 KEPT, TOGETHER = 8, 1 / 5  # recordings of one owner, and the share of memory that they may hold
-TEMPORARIES = 4  # bytes at the widest point for each byte of coefficients
 OFTEN = 2  # a batch that a larger recording serves as well gets its own after so many times
 
 

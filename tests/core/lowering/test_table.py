@@ -269,6 +269,17 @@ def test_nodes_that_are_not_what_the_operator_computes_are_refused(monkeypatch: 
         lowered(aten.rsub.Scalar, (X, 2.0, 3), {})
 
 
+def test_large_numbers_that_mask_others_hide_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = TABLE[aten.softmax.int]
+    wrong = Row(row.operator, TABLE[aten.log_softmax.int].function, row.reads, row.unread, {})
+    monkeypatch.setitem(TABLE, aten.softmax.int, wrong)
+    x = points(EXAMPLE, (0.0, 1.0))
+    x[..., 2] = torch.finfo(torch.float64).min
+    builder = Builder(x)
+    with pytest.raises(ModelError, match=r"the nodes made of aten\.softmax\.int"):
+        builder.call(aten.softmax.int, (X, -1), {}, x[0])
+
+
 class Small(nn.Module):
     """`2 - 3 x` by `torch.rsub` with its factor by place, and logits of 1e-6."""
 

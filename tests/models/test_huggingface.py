@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import certiformer as cf
 from certiformer.core.captured import Compiled
 from certiformer.core.graph import by_differences, capture, narrowed
+from certiformer.core.speed.replay import Store
 from certiformer.models import Classifier, Config, Embeddings, write_folder
 from certiformer.models.huggingface import FromPatches
 from certiformer.questions.inputs import prepare, problem_of
@@ -182,7 +183,10 @@ def test_a_decoder_needs_its_last_layer_at_the_last_position_alone(name: str, at
     problem = problem_of([(prepared, (1,)), (prepared, (4,))], p=2.0, method="backward", relaxation="tight")
     eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
     cut, full = (
-        replace(problem, compiled=Compiled(by_differences(g, x[None]), frozenset())).margins(eps)
+        replace(
+            problem,
+            compiled=Compiled.of(by_differences(g, x[None]), frozenset(), {}, cuda=False, store=Store()),
+        ).margins(eps)
         for g in (small, whole)
     )
     assert (cut.lower >= full.lower - 1e-9).all()

@@ -142,7 +142,7 @@ def _run_tables(given: Given) -> int:
     from .paper.study import Settings
 
     say = None if given.quiet else (lambda progress: _say(line(progress)))
-    done = reproduce(given.table, _settings(Settings, given), on_progress=say)
+    done = reproduce(given.table, _settings(Settings, given), progress=say)
     for text in report(done):
         if not (given.quiet and text.startswith("written: ")):
             _say(text)

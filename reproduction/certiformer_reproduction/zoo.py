@@ -133,7 +133,7 @@ def train_entry(
     out: Path,
     *,
     device: str = "auto",
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """Train one entry into `out/<its name>`, continuing where it was stopped."""
     return train(
@@ -145,7 +145,7 @@ def train_entry(
         stored_as=entry.stored_as,
         name=entry.name,
         command=train_command(entry),
-        on_progress=on_progress,
+        progress=progress,
     )
 
 
@@ -184,7 +184,7 @@ def train_all(
                 )
 
         chosen = tiny(entry) if scale == "tiny" else entry
-        result = train_entry(chosen, loaded[entry.data], out, device=device, on_progress=report)
+        result = train_entry(chosen, loaded[entry.data], out, device=device, progress=report)
         results.append(result)
         test = "" if result.test_accuracy is None else f", test {result.test_accuracy:.2%}"
         say(f"{title}: done in {result.seconds:.0f} s, dev {result.dev_accuracy:.2%}{test}")

@@ -50,7 +50,7 @@ def test_learns_the_telling_words(tmp_path, data, norm):
     seen = []
     config = replace(CONFIG, layer_norm=norm)
     recipe = replace(RECIPE, epochs=8, learning_rate=1e-2)
-    trained = train(config, data, tmp_path / "m", recipe=recipe, device="cpu", on_progress=seen.append)
+    trained = train(config, data, tmp_path / "m", recipe=recipe, device="cpu", progress=seen.append)
     assert trained.dev_accuracy > 0.95
     assert seen[-1].step == seen[-1].steps == 8 * 13
     assert sum(p.evaluated for p in seen) == 16
@@ -132,11 +132,11 @@ def test_a_killed_training_continues_to_the_same_weights(tmp_path, data, evaluat
             raise Killed
 
     with pytest.raises(Killed):
-        train(CONFIG, data, tmp_path / "killed", recipe=recipe, device="cpu", on_progress=kill)
+        train(CONFIG, data, tmp_path / "killed", recipe=recipe, device="cpu", progress=kill)
     assert (tmp_path / "killed" / checkpoint.FILE).exists()
     assert not (tmp_path / "killed" / "config.json").exists()
     seen = []
-    resumed = train(CONFIG, data, tmp_path / "killed", recipe=recipe, device="cpu", on_progress=seen.append)
+    resumed = train(CONFIG, data, tmp_path / "killed", recipe=recipe, device="cpu", progress=seen.append)
     assert seen[0].resumed
     assert seen[0].step > 0
     assert sum(p.evaluated for p in seen) == 6 - evaluation
@@ -155,7 +155,7 @@ def interrupted(tmp_path, data, recipe=RECIPE):
         raise Killed
 
     with pytest.raises(Killed):
-        train(CONFIG, data, tmp_path, recipe=replace(recipe), device="cpu", on_progress=kill)
+        train(CONFIG, data, tmp_path, recipe=replace(recipe), device="cpu", progress=kill)
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, data):
@@ -195,7 +195,7 @@ def test_impossible_recipes_are_refused(change):
 
 def test_devices():
     assert pick_device("cpu").type == "cpu"
-    with pytest.raises(InputError, match="device must be"):
+    with pytest.raises(InputError, match="device='toaster'"):
         pick_device("toaster")
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="no CUDA device"):

@@ -34,7 +34,7 @@ class Reproduced:
         return 130 if self.interrupted else 2 if self.outcome.failures else 0
 
 
-def reproduce(name: str, settings: Settings, *, on_progress: Callable[[Progress], None] | None = None) -> Reproduced:
+def reproduce(name: str, settings: Settings, *, progress: Callable[[Progress], None] | None = None) -> Reproduced:
     """Run a table (or all of them) as far as the time limit allows, and write it."""
     if name not in NAMES:
         raise InputError(f"no table {name!r}: expected one of {', '.join(NAMES)}")
@@ -47,7 +47,7 @@ def reproduce(name: str, settings: Settings, *, on_progress: Callable[[Progress]
     data = {group.subject.folder: group.subject.data for study in studies for group in study.groups}
     interrupted = False
     try:
-        outcome = run(list(cells.values()), bench, store, data=data, on_progress=on_progress, clock=Clock())
+        outcome = run(list(cells.values()), bench, store, data=data, progress=progress, clock=Clock())
     except KeyboardInterrupt:
         interrupted = True
         outcome = Outcome(0, sum(key not in store for key in cells), ())

@@ -231,7 +231,7 @@ def run(
     store: Store,
     *,
     data: dict[str, str],
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
     clock: Clock | None = None,
 ) -> Outcome:
     """Compute the cells that are not in the store. With a time limit, none is started that seems to end after it."""
@@ -245,9 +245,9 @@ def run(
         first = batch[0]
         if limit is not None and clock.spent + (clock.expect(batch) or 0.0) >= limit:
             break
-        if on_progress is not None:
+        if progress is not None:
             left = clock.expect([cell for later in rest[number:] for cell in later])
-            on_progress(Progress(done, len(cells), first.title, left))
+            progress(Progress(done, len(cells), first.title, left))
         before = first.model
         started = time.perf_counter()
         try:

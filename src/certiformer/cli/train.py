@@ -94,7 +94,7 @@ def train(
     )
     loaded = load_data(data, data_dir=data_dir)
     try:
-        with progress_bar(quiet=quiet) as on_progress:
+        with progress_bar(quiet=quiet) as progress:
             trained = run(
                 config,
                 loaded,
@@ -103,7 +103,7 @@ def train(
                 device=device,
                 stored_as="float16" if float16 else "float32",
                 command=portable(context.obj),
-                on_progress=on_progress,
+                progress=progress,
             )
     except KeyboardInterrupt:
         typer.echo(f"stopped; the same command continues from the last checkpoint in {out}", err=True)

@@ -108,15 +108,14 @@ def train(
     stored_as: Literal["float32", "float16"] = "float32",
     name: str | None = None,
     command: str | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """Train a classifier and write its folder. A folder holding a checkpoint of this same training is continued.
 
-    `config.vocab_size` is the most words to keep when no `vocabulary` is given. On the CPU a continued training
-    ends with the same weights as one that was never stopped.
+    `config.vocab_size` is the most words to keep without a `vocabulary`. On the CPU a continued training ends with the
+    same weights as one that was never stopped.
     """
-    recipe = recipe or Recipe()
-    folder = Path(out)
+    recipe, folder = recipe or Recipe(), Path(out)
     if (folder / CONFIG).exists() and not (folder / checkpoint.FILE).exists():
         raise InputError(f"{folder} already holds a model: name another folder, or remove that one")
     if not data.train or not data.dev:
@@ -131,23 +130,16 @@ def train(
     }
     folder.mkdir(parents=True, exist_ok=True)
     with _own_randomness(where):
-        run = _Run(config, recipe, parts, folder, on_progress, _fingerprint(config, recipe, words, parts))
+        run = _Run(config, recipe, parts, folder, progress, _fingerprint(config, recipe, words, parts))
         state = run.finish()
     embed, classifier = run.embed, run.classifier
     if stored_as == "float16":
         embed.half().float(), classifier.half().float()
     dev = accuracy(embed, classifier, parts["dev"])
     test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
-    facts: dict[str, Any] = {
-        "data": data.name,
-        "train_examples": len(data.train),
-        "dev_accuracy": round(dev, 4),
-        "test_accuracy": None if test is None else round(test, 4),
-        "seed": recipe.seed,
-        "recipe": {k: v for k, v in asdict(recipe).items() if k != "seed"} | {"dropout": config.dropout},
+    facts = _facts(data, config, recipe, dev=dev, test=test) | {
         "stored_as": stored_as,
         "command": command or "certiformer.training.train(...)",
-        "date": datetime.date.today().isoformat(),
         "seconds": round(state.seconds, 1),
         "device": torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU",
     }
@@ -165,6 +157,19 @@ def train(
     )
     (folder / checkpoint.FILE).unlink(missing_ok=True)
     return Trained(folder, config, dev, test, state.seconds, state.history)
+
+
+def _facts(data: Dataset, config: Config, recipe: Recipe, *, dev: float, test: float | None) -> dict[str, Any]:
+    """What a folder says of its training."""
+    return {
+        "data": data.name,
+        "train_examples": len(data.train),
+        "dev_accuracy": round(dev, 4),
+        "test_accuracy": None if test is None else round(test, 4),
+        "seed": recipe.seed,
+        "recipe": {k: v for k, v in asdict(recipe).items() if k != "seed"} | {"dropout": config.dropout},
+        "date": datetime.date.today().isoformat(),
+    }
 
 
 def evaluate(model: Model, examples: Sequence[Example], *, device: str = "auto", batch_size: int = 512) -> float:
@@ -195,10 +200,10 @@ class _Run:
         recipe: Recipe,
         parts: dict[str, Encoded],
         folder: Path,
-        on_progress: Callable[[Progress], None] | None,
+        progress: Callable[[Progress], None] | None,
         settings: str,
     ) -> None:
-        self.recipe, self.parts, self.folder, self.on_progress = recipe, parts, folder, on_progress
+        self.recipe, self.parts, self.folder, self.progress = recipe, parts, folder, progress
         torch.manual_seed(recipe.seed)
         device = parts["train"].ids.device
         embed, classifier = build(config)
@@ -252,7 +257,7 @@ class _Run:
         total = torch.zeros((), device=self.parts["train"].ids.device)
         for i, batch in enumerate(batches(self.parts["train"], order)):
             total += self._step(batch, first_step + i)
-            if self.on_progress and (i + 1) % 25 == 0:
+            if self.progress and (i + 1) % 25 == 0:
                 seconds = before.seconds + time.perf_counter() - started
                 self._report(first_step + i + 1, float(total) / (i + 1), seconds, evaluated=False)
         loss = float(total) / len(order)
@@ -274,7 +279,7 @@ class _Run:
             history=(*before.history, (loss, dev)),
         )
         checkpoint.write(self.folder, self.state, self._weights(), self.best, self.optimizer)
-        if self.on_progress:
+        if self.progress:
             self._report(first_step + len(order), loss, self.state.seconds, evaluated=True)
 
     def _step(self, batch: Batch, step: int) -> Tensor:
@@ -325,9 +330,9 @@ class _Run:
         self.classifier.load_state_dict(checkpoint.part(weights, "classifier"))
 
     def _report(self, step: int, loss: float, seconds: float, *, evaluated: bool) -> None:
-        assert self.on_progress is not None
+        assert self.progress is not None
         history = self.state.history
-        self.on_progress(
+        self.progress(
             Progress(
                 step=step,
                 steps=self.steps,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,11 @@ def test_the_walk_is_walked() -> None:
     finally:
         sys.setprofile(None)
     assert sorted(steps - seen - {("options.py", "keywords")}) == []
+
+
+def test_the_page_of_the_json_has_every_field() -> None:
+    from certiformer.report import records
+
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    kinds = (records.Document, records.Sentence, records.Run, records.Place, records.Verdict, records.Failure)
+    assert [f"{k.__name__}.{f.name}" for k in kinds for f in fields(k) if f"`{f.name}`" not in page] == []

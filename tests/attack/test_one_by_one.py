@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from torch import Tensor, nn
 
 import certiformer as cf
+from certiformer.questions import verdict
 from conftest import IDS, random_model
 
 
@@ -49,3 +51,21 @@ def test_a_module_without_gradients_keeps_its_proof() -> None:
     assert cf.certify(cut, IDS, eps=small, positions=[[1]]).status == "certified"
     attacked = cf.attack(cut, IDS, positions=[[1]])
     assert attacked.radii[0] >= small
+
+
+def test_a_proof_that_an_attack_contradicts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model()
+    far = 2 * max(cf.attack(model, IDS, positions=[[1], [3]]).radii)
+    assert cf.certify(model, IDS, eps=far, positions=[[1], [3]]).status == "refuted"
+    right = verdict.margins_within
+
+    def wrong(*args: Any, **more: Any) -> Any:
+        found = right(*args, **more)
+        return replace(found, lower=found.lower.abs() + 1, reasons=(None,) * len(found.reasons))
+
+    monkeypatch.setattr(verdict, "margins_within", wrong)
+    result = cf.certify(model, IDS, eps=far, positions=[[1], [3]])
+    assert (result.status, result.statuses) == ("error", ("error", "error"))
+    assert result.counterexample is not None
+    assert result.counterexample.radius <= far
+    assert result.reason == verdict.CONTRADICTION

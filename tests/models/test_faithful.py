@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,40 @@ def test_bounds_hold_for_embeddings_moved_inside_the_models_own_forward_pass(nam
             margins = logits[label] - others
             assert (margins >= found.lower[k]).all()
             assert (margins <= found.upper[k]).all()
+
+
+@pytest.mark.parametrize("ids", [PLAIN, PADDED], ids=["plain", "padded"])
+def test_attacks_find_what_the_models_own_forward_pass_does(ids: list[int]) -> None:
+    model = tiny.build("Esm" + TEXTS)
+    opened = replace(cf.load(model), vocabulary=tuple(f"w{i}" for i in range(40)))
+    proved = cf.radius(opened, ids, positions=[[1], [0, 1, 2, 3, 4]])
+    attacked = cf.attack(opened, ids, positions=[[1], [0, 1, 2, 3, 4]])
+    assert attacked.points[1] is not None
+    model = model.double()
+    table = model.get_input_embeddings()
+    for radius, size, point, flipped in zip(
+        proved.radii, attacked.radii, attacked.points, attacked.flipped, strict=True
+    ):
+        assert radius <= size
+        if point is None:
+            continue
+        handle = table.register_forward_hook(lambda module, given, out, point=point: point)
+        assert int(by_ids(model, ids).argmax()) == flipped != proved.label
+        handle.remove()
+    words = cf.attack(opened, ids, positions=[[1], [3]], attack_method="enumeration")
+    for position, word, flipped in zip((1, 3), words.words, words.flipped, strict=True):
+        if word is not None:
+            changed = [int(word[1:]) if i == position else own for i, own in enumerate(ids)]
+            assert int(by_ids(model, changed).argmax()) == flipped != words.label
+
+
+def test_a_model_without_padding_is_attacked_in_batches_and_read_alone() -> None:
+    model = tiny.build("GPT2" + TEXTS, pad_token_id=None)
+    ids = [5, 7, 11, 30, 2]  # ends with the end of a text, which batches take for padding
+    proved, attacked = cf.radius(cf.load(model), ids), cf.attack(cf.load(model), ids)
+    assert model.config.pad_token_id is None
+    assert proved.label == int(by_ids(model.double(), ids).argmax())
+    assert all(radius <= size for radius, size in zip(proved.radii, attacked.radii, strict=True))
 
 
 def test_inputs_with_other_constants_share_no_graph() -> None:

@@ -78,6 +78,14 @@ def test_a_broken_tokenizer_is_told(tmp_path: Path) -> None:
     one_line(error)
 
 
+def test_a_name_will_do_where_a_model_is_expected(tmp_path: Path) -> None:
+    text = "a great film"
+    assert cf.bounds("sst-1", text, eps=0.01, method="ibp").label == cf.load("sst-1").predict(text).label  # type: ignore[union-attr]
+    with pytest.raises(cf.ModelError, match="no model 'sst-9'") as error:
+        cf.radius("sst-9", text)
+    one_line(error)
+
+
 def test_bytes_are_no_ids() -> None:
     for wrong in (b"abc", bytearray(b"abc")):
         with pytest.raises(cf.InputError, match="expected a text, a list of token ids") as error:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import certiformer as cf
+from certiformer.core.problem import Problem
 from certiformer.models import Model, WordTokenizer
 from certiformer.models.model import Encoding
 from certiformer.models.subwords import PretrainedTokenizer, reach_of
@@ -134,6 +135,23 @@ def test_what_is_said_of_windows_is_true_of_all_combinations() -> None:
         said[apart] += 1
         assert together or not apart
     assert min(said.values()) > 5
+
+
+def test_a_proof_over_mixtures_that_a_combination_contradicts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = model(scale=1.5)
+    every = {word: [w for w in WORDS[4:] if w not in ("mr.", "b.")] for word in ("a", "great", "film")}
+    assert cf.certify(known, "a great film", substitutions=every).status == "refuted"
+    monkeypatch.setattr(verdict, "MOST_COMBINATIONS", 1)
+    right = Problem.over
+
+    def wrong(self: Problem, *args: Any) -> Any:
+        box, _ = right(self, *args)
+        return box._replace(lower=torch.ones_like(box.lower)), [None]
+
+    monkeypatch.setattr(Problem, "over", wrong)
+    result = cf.certify(known, "a great film", substitutions=every)
+    assert result.status == "error"
+    assert result.reason == verdict.CONTRADICTION
 
 
 def test_ids_are_read_as_they_are() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelError
+from ..models.faithful import same_by_ids
 from ..models.model import Model
 from ..options import AttackQuestion
 from ..questions.inputs import UNKNOWN_TOKENS, Prepared, embed_ids, margins
@@ -122,6 +123,8 @@ def _decide(prepared: Prepared, exact: Model, ids: Tensor) -> tuple[int, Tensor,
     for row in (found <= 0).nonzero()[:, 0].tolist():
         point = embed_ids(exact, ids[row : row + 1], dtype=torch.float64)
         logits = check(exact.module, point)
+        if not same_by_ids(exact, ids[row : row + 1], prepared.arguments, point, logits):
+            continue  # to the model's own forward pass this word is something else than its embedding
         if bool(margins(logits, prepared.label)[0] <= 0):
             return row, point, winner(logits, prepared.label)
     return None

@@ -7,7 +7,7 @@ rounding is another function, and nothing is proved about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -65,13 +65,15 @@ def faithful(model: Model, arguments: Arguments, embeddings: Tensor, *, exact: C
     return Way(chosen, taken) if chosen else None
 
 
-def same_by_ids(model: Model, rows: Tensor, arguments: Mapping[str, Any], embeddings: Tensor, logits: Tensor) -> bool:
+def same_by_ids(
+    model: Model, rows: Tensor, arguments: Sequence[tuple[str, Any]], embeddings: Tensor, logits: Tensor
+) -> bool:
     """Whether the model's own forward pass on ids `[rows, n]`, each with the same other arguments, gives the logits
     `[rows, classes]` that the module gave at their embeddings."""
     module = model.module
     if not isinstance(module, FromEmbeddings):
         return True
-    others = {name: torch.tensor([value] * len(rows), device=rows.device) for name, value in arguments.items()}
+    others = {name: torch.tensor([value] * len(rows), device=rows.device) for name, value in arguments}
     taken = module.accepted({"input_ids": rows, **others})
     return _agree(
         module, embeddings, logits, run(partial(module.own, taken), f"{title(module)} could not be run on ids")

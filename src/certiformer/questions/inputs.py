@@ -42,6 +42,7 @@ class Prepared:
     margin: float
     logits: Tensor  # [1, classes]
     note: str | None = None  # what a reader should know, such as words the model does not know
+    arguments: tuple[tuple[str, Any], ...] = ()  # what the tokenizer returned besides ids
     constants: Hashable = ()  # what `model.module` takes from this input besides embeddings; graphs are shared by these
 
     @property
@@ -127,6 +128,7 @@ def prepare(
         margin=float(margins(logits, label)[0]),
         logits=logits,
         note=None if given else _note(model, encoding),
+        arguments=encoding.arguments,
         constants=() if way is None else way.key,
     )
 

@@ -70,8 +70,7 @@ class Candidates:
 
     def faithful(self, rows: Tensor, embeddings: Tensor, logits: Tensor) -> bool:
         """Whether the model's own forward pass on ids `[rows, n]` gives the logits that their embeddings gave."""
-        arguments = dict(self._before.arguments) if self.prepared.text is not None else {}
-        return same_by_ids(self.prepared.model, rows, arguments, embeddings, logits)
+        return same_by_ids(self.prepared.model, rows, self.prepared.arguments, embeddings, logits)
 
     def read_apart(self) -> str | None:
         """None where every combination is proved to be read word by word; else why not.

@@ -46,8 +46,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     started = time.perf_counter()
     prepared = prepare(workspace, inputs, label=question.label, dtype=options.dtype, device=options.device)
     if question.substitutions is not None:
-        exact = prepare(workspace, inputs, label=prepared.label, device=options.device)
-        return _certify_words(exact, question, options, started)
+        return _certify_words(_exact(workspace, inputs, prepared, options), question, options, started)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
@@ -59,8 +58,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     example, reason = None, next((r for r in found.reasons if r), None)
     if question.attack or prepared.margin <= 0:
-        exact = prepare(workspace, inputs, label=prepared.label, device=options.device)
-        example = _refute(exact, sets, statuses, eps, question.p)
+        example = _refute(_exact(workspace, inputs, prepared, options), sets, statuses, eps, question.p)
     if "error" in statuses:
         reason = CONTRADICTION
     return CertifyResult(
@@ -79,6 +77,13 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         reason=reason,
         seconds=time.perf_counter() - started,
     )
+
+
+def _exact(workspace: Workspace, inputs: Inputs, prepared: Prepared, options: Options) -> Prepared:
+    """The same input in float64, in which counterexamples are checked."""
+    if prepared.embeddings.dtype == torch.float64:
+        return prepared
+    return prepare(workspace, inputs, label=prepared.label, device=options.device)
 
 
 def overall(statuses: Sequence[Status]) -> Status:
@@ -118,7 +123,7 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
         status = "refuted" if example is not None else "unknown" if reason else "certified"
     else:
         how, margin, reason = _over_hull(prepared, found, options)
-        status = "unknown" if reason else "certified"
+        status = "error" if reason == CONTRADICTION else "unknown" if reason else "certified"
     if found.skipped and status == "certified":
         status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(found.skipped)}"
     return CertifyResult(
@@ -150,12 +155,12 @@ def _over_hull(prepared: Prepared, found: Candidates, options: Options) -> tuple
         return problem.method, -math.inf, reasons[0] or "no bound was found"
     if margin <= 0:
         return problem.method, margin, "the bounds over all mixtures of the substitutes are too wide to tell"
-    return problem.method, margin, found.read_apart() or _read_by_ids(prepared, found)
+    return problem.method, margin, found.read_apart() or _try_some(prepared, found)
 
 
-def _read_by_ids(prepared: Prepared, found: Candidates) -> str | None:
-    """Why the model's own forward pass does not do with substitutes what it does with their embeddings, where it
-    does not: each substitute alone, and some combinations, are compared."""
+def _try_some(prepared: Prepared, found: Candidates) -> str | None:
+    """Why a proof over all mixtures does not stand, where it does not: each substitute alone, and some combinations,
+    are run by the module, which must not contradict it, and by the model's own forward pass on their ids."""
     assert prepared.ids is not None
     rows = [_replaced(prepared.ids, {i: c}) for i, cs in found.ids.items() for c in cs]
     draw = random.Random(0)
@@ -166,6 +171,8 @@ def _read_by_ids(prepared: Prepared, found: Candidates) -> str | None:
         embeddings = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)
         with torch.no_grad():
             logits = logits_of(prepared.model.module, embeddings)
+        if bool((margins(logits, prepared.label) <= 0).any()):
+            return CONTRADICTION
         if not found.faithful(table, embeddings, logits):
             return OTHERWISE
     return None

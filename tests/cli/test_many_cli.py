@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -295,3 +296,58 @@ def test_threads_are_as_asked_and_put_back(folder, capsys, monkeypatch):
     assert run(capsys, "radius", "a film", "--model", folder, "--threads", "2", "-q", "--device", "cpu")[0] == 0
     assert 2 in seen
     assert torch.get_num_threads() == before
+
+
+def test_out_of_time_ends_with_what_is_proved(folder, capsys, tmp_path):
+    out = tmp_path / "r.json"
+    call = ["--model", folder, "--no-attack", "--method", "backward-forward", "--timeout", "1e-6"]
+    code, _, err = run(capsys, "radius", *TEXTS, *call, "--out", out, "--quiet")
+    document = from_json(out.read_text())
+    assert code == 1
+    assert err == f"out of time; {len(document.results)} finished sentences kept, the others were not begun\n"
+    assert (document.complete, document.stopped) == (False, "out of time")
+    assert 0 < len(document.results) < len(TEXTS)
+    assert document.settings["timeout"] == 1e-6
+    code, told, _ = run(capsys, "certify", "a good film", *call, "--eps", "1e-9")
+    assert code == 1
+    assert "unknown" in told
+    assert "out of time" in " ".join(told.split())
+    code, _, err = run(capsys, "radius", "dull", *call[:-1], "0")
+    assert (code, "timeout=0" in err) == (2, True)
+
+
+def test_time_enough_changes_nothing(folder, capsys):
+    call = [
+        "radius",
+        *TEXTS,
+        "--model",
+        folder,
+        "--no-attack",
+        "--method",
+        "ibp",
+        "--quiet",
+        "--norm",
+        "2",
+        "--norm",
+        "inf",
+    ]
+    assert run(capsys, *call) == run(capsys, *call, "--timeout", "1000")
+
+
+def test_what_takes_long_is_told_and_goes_on(folder, capsys, monkeypatch):
+    from certiformer.api import Certifier
+    from certiformer.questions.estimate import Estimate
+
+    found = Estimate(100.0, 3 << 30, 3, "backward", (("ibp", 2.0),))
+    monkeypatch.setattr(Certifier, "estimate", lambda *asked, **more: found)
+    call = ["radius", "a good film", "--model", folder, "--no-attack", "--method", "ibp"]
+    code, out, err = run(capsys, *call, "--norm", "2", "--norm", "inf")
+    assert code == 0
+    assert "certified" in out
+    assert err.startswith(
+        "this should take about 3 min and 3,072 MiB (backward); cheaper: --method ibp 4.0 s; --timeout"
+    )
+    assert len(err.splitlines()) == 1
+    assert run(capsys, *call, "--quiet")[2] == ""
+    monkeypatch.setattr(Certifier, "estimate", lambda *asked, **more: dataclasses.replace(found, seconds=5.0))
+    assert run(capsys, *call)[2] == ""

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 __all__ = ["main"]
 
-WRONG_CALL, CONTRADICTION, MACHINE, INTERRUPTED = 2, 3, 4, 130  # exit codes; 1 says refuted or unknown
+UNKNOWN, WRONG_CALL, CONTRADICTION, MACHINE, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes; 1: refuted or unknown
 TRACEBACK = "CERTIFORMER_TRACEBACK"  # the variable that asks for the traceback of what was not foreseen
 
 

@@ -51,6 +51,7 @@ def ask_radii(given: Given, command: str, *, certify: bool, attack: bool) -> int
     items = sentences(given)
     options = given(Options) if certify else Options()
 
+    from .limits import tell_if_long
     from .running import Job, Together
     from .view import show_sentence, show_values
 
@@ -64,7 +65,10 @@ def ask_radii(given: Given, command: str, *, certify: bool, attack: bool) -> int
         settings=recorded(certifier, *how, norms=[norm_name(p) for p in norms], attack=attack),
         show=None if target.json or command == "report" else show_values if target.quiet else show_sentence,
         out=target.out,
+        parts=len(norms),
     )
+    if certify and not target.quiet:
+        tell_if_long(certifier, items, question, len(norms))
     if isinstance(target, Resumable) and target.resume:
         job.resume()
     return finish(job.run(quiet=target.quiet), target)

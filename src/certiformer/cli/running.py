@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CertiformerError
+from .limits import Clock
 from .progress import Bar, Fraction, progress_bar
 from .reading import Item
 from .resuming import earlier
 from .terminal import say
-from .writing import write
+from .writing import OUT_OF_TIME, write
 
 if TYPE_CHECKING:
     from ..api import Certifier
@@ -58,6 +59,8 @@ class Job:
     failures: dict[int, Failure] = field(default_factory=dict)
     before: float = 0.0  # seconds of the runs this one goes on from
     shown: int = 0
+    parts: int = 1  # questions that each sentence takes, such as one a norm
+    stopped: str | None = None
 
     def __post_init__(self) -> None:
         self.hashes = self.certifier.model.hashes()
@@ -69,12 +72,17 @@ class Job:
     def run(self, *, quiet: bool) -> Document:
         """Handle the sentences; what is found is shown in the order they were given in."""
         began, complete = time.perf_counter(), True
+        clock = Clock.of(self.certifier, self.parts)
         told = "sentences" if len(self.items) > 1 else "bounding"
         try:
             with progress_bar(told, len(self.items), quiet=quiet) as bar:
                 self._show(bar)
                 left = [k for k in range(len(self.items)) if k not in self.found]
                 for group in self._groups(left, bar):
+                    if clock.over() and self.found:
+                        complete, self.stopped = False, OUT_OF_TIME
+                        break
+                    clock.share()
                     advance = partial(_advance, bar, self._handled(), len(group))
                     for number, result in self._results(group, advance):
                         if isinstance(result, CertiformerError):
@@ -108,6 +116,7 @@ class Job:
             results=tuple(self.found[k] for k in sorted(self.found)),
             failures=tuple(self.failures[k] for k in sorted(self.failures)),
             complete=complete,
+            stopped=self.stopped,
         )
 
     def _show(self, bar: Bar) -> None:

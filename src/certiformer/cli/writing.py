@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..errors import InputError
-from . import CONTRADICTION, INTERRUPTED, WRONG_CALL
+from . import CONTRADICTION, INTERRUPTED, UNKNOWN, WRONG_CALL
 from .terminal import say, unicode
 
 if TYPE_CHECKING:
     from ..report import Document
     from .options import Target
+
+OUT_OF_TIME = "out of time"
 
 
 def check_out(out: Path | None) -> None:
@@ -53,6 +55,9 @@ def finish(document: Document, target: Target) -> int:
             f"{len(document.results)} sentences: {proved:,} certified radii in {document.seconds:.1f} s, "
             f"{rate:.3g} a second"
         )
+    if document.stopped is not None:
+        say(f"{document.stopped}; {len(document.results)} finished sentences kept, the others were not begun")
+        return UNKNOWN
     if not document.complete:
         done = len(document.results)
         say(f"stopped; {done} finished sentence{'' if done == 1 else 's'} kept")

@@ -106,6 +106,7 @@ class Document:
     failures: tuple[Failure, ...] = ()
     complete: bool = True
     hashes: dict[str, str] = field(default_factory=dict)  # SHA-256 of the model's weights, structure and vocabulary
+    stopped: str | None = None  # why it is not complete, where that was not Ctrl-C
     schema: int = field(default=SCHEMA)
 
 

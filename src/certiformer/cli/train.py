@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .progress import progress_bar
+from .terminal import say
+
 Data = Annotated[str, typer.Option(help="sst, yelp, or a file or folder of .csv, .tsv or .jsonl tables.")]
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder that holds the data; default: CERTIFORMER_DATA, else a download.")
@@ -94,7 +97,7 @@ def train(
     )
     loaded = load_data(data, data_dir=data_dir)
     try:
-        with progress_bar(quiet=quiet) as progress:
+        with _progress(quiet=quiet) as progress:
             trained = run(
                 config,
                 loaded,
@@ -128,27 +131,15 @@ def portable(command: str) -> str:
 
 
 @contextmanager
-def progress_bar(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def _progress(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A callback for training: a live bar on a terminal, a line an evaluation elsewhere, None when quiet."""
-    from rich import progress as bars
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet:
-        yield None
-    elif not console.is_terminal:
-        yield lambda p: typer.echo(_line(p), err=True) if p.evaluated else None
-    else:
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.TaskProgressColumn(),
-            bars.TextColumn("left"),
-            bars.TimeRemainingColumn(),
-        )
-        with bars.Progress(*columns, console=console) as live:
-            task = live.add_task("training", total=None)
-            yield lambda p: live.update(task, completed=p.step, total=p.steps, description=_line(p))
+    with progress_bar("training", None, quiet=quiet) as bar:
+        if quiet:
+            yield None
+        elif bar.live is None:
+            yield lambda p: say(_line(p)) if p.evaluated else None
+        else:
+            yield lambda p: bar.advance(p.step, total=p.steps, told=_line(p))
 
 
 def _line(p: Progress) -> str:

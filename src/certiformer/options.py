@@ -57,7 +57,7 @@ class Machine(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BoundOptions, Machine):
+class Options(Machine, BoundOptions):
     """How answers are found."""
 
     steps: int = option(0, "Steps of optimising the bounds: tighter and slower.")
@@ -178,27 +178,27 @@ class ImportanceQuestion(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadiusCall(Question, Options):
+class RadiusCall(Options, Question):
     """`cf.radius` and `cf.radii`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundsCall(BoundsQuestion, Options):
+class BoundsCall(Options, BoundsQuestion):
     """`cf.bounds`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CertifyCall(CertifyQuestion, Options):
+class CertifyCall(Options, CertifyQuestion):
     """`cf.certify`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackCall(AttackQuestion, Machine):
+class AttackCall(Machine, AttackQuestion):
     """`cf.attack`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportanceCall(ImportanceQuestion, Options):
+class ImportanceCall(Options, ImportanceQuestion):
     """`cf.importance`."""
 
 

@@ -159,7 +159,7 @@ class CertifyResult(Result):
     positions: tuple[tuple[int, ...], ...]
     margins: tuple[float, ...]
     margin: float
-    counterexample: Counterexample | None
+    counterexamples: tuple[Counterexample | None, ...]  # of each part, where one was found
     tokens: tuple[str, ...]
     label: int
     eps: float | None
@@ -168,6 +168,12 @@ class CertifyResult(Result):
     relaxation: Relaxation
     reason: str | None
     seconds: float
+
+    @property
+    def counterexample(self) -> Counterexample | None:
+        """The closest of all."""
+        found = [example for example in self.counterexamples if example is not None]
+        return min(found, key=lambda example: example.radius, default=None)
 
     def rows(self) -> list[Row]:
         return [

@@ -87,14 +87,13 @@ def _code(document: Document) -> int:
 
 
 def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
-    """A record for each set of positions; the counterexample goes with the set it was found for."""
+    """A record for each set of positions, with its counterexample."""
     from ..questions.inputs import label_name
     from ..report import Verdict
 
-    found = result.counterexample
     verdicts = []
-    for where, status, margin in zip(result.positions, result.statuses, result.margins, strict=True):
-        example = found if found is not None and found.positions == where else None
+    parts = zip(result.positions, result.statuses, result.margins, result.counterexamples, strict=True)
+    for where, status, margin, example in parts:
         moved, replacements = None, None
         if example is not None and example.words is not None:
             replacements = tuple(example.words[i] for i in where)

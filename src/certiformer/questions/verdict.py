@@ -44,9 +44,10 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     is proved is attacked too: a counterexample there is an error of this program, and is reported as such.
     """
     started = time.perf_counter()
-    prepared = prepare(workspace, inputs, label=question.label, dtype=options.dtype, device=options.device)
+    exact = prepare(workspace, inputs, label=question.label, device=options.device)
     if question.substitutions is not None:
-        return _certify_words(_exact(workspace, inputs, prepared, options), question, options, started)
+        return _certify_words(exact, question, options, started)
+    prepared = prepare(workspace, inputs, label=exact.label, dtype=options.dtype, device=options.device)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
@@ -56,9 +57,10 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     found = margins_within(problem, radii, options, until_proved=True)
     proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
-    example, reason = None, next((r for r in found.reasons if r), None)
-    if question.attack or prepared.margin <= 0:
-        example = _refute(_exact(workspace, inputs, prepared, options), sets, statuses, eps, question.p)
+    reason = next((r for r in found.reasons if r), None)
+    examples: list[Counterexample | None] = [None] * len(sets)
+    if question.attack or exact.margin <= 0:
+        examples = _refute(exact, sets, statuses, eps, question.p)
     if "error" in statuses:
         reason = CONTRADICTION
     return CertifyResult(
@@ -67,7 +69,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         positions=tuple(sets),
         margins=tuple(proved),
         margin=min(proved),
-        counterexample=example,
+        counterexamples=tuple(examples),
         tokens=prepared.tokens,
         label=prepared.label,
         eps=eps,
@@ -77,13 +79,6 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         reason=reason,
         seconds=time.perf_counter() - started,
     )
-
-
-def _exact(workspace: Workspace, inputs: Inputs, prepared: Prepared, options: Options) -> Prepared:
-    """The same input in float64, in which counterexamples are checked."""
-    if prepared.embeddings.dtype == torch.float64:
-        return prepared
-    return prepare(workspace, inputs, label=prepared.label, device=options.device)
 
 
 def overall(statuses: Sequence[Status]) -> Status:
@@ -96,19 +91,18 @@ def overall(statuses: Sequence[Status]) -> Status:
 
 def _refute(
     prepared: Prepared, sets: list[tuple[int, ...]], statuses: list[Status], eps: float, p: float
-) -> Counterexample | None:
-    """Attack every set; the closest counterexample, with `statuses` brought up to date.
+) -> list[Counterexample | None]:
+    """Attack every set; a counterexample where there is one, with `statuses` brought up to date.
 
     What was proved cannot be refuted: a counterexample there makes it an error.
     """
     attacked = attack_sets(prepared, sets, AttackQuestion(norm=p))
-    best: Counterexample | None = None
+    examples: list[Counterexample | None] = [None] * len(sets)
     for i, (r, x, flipped) in enumerate(zip(attacked.radii, attacked.points, attacked.flipped, strict=True)):
         if r <= eps and x is not None and flipped is not None:
             statuses[i] = "error" if statuses[i] == "certified" else "refuted"
-            if best is None or r < best.radius:
-                best = Counterexample(sets[i], r, flipped, x)
-    return best
+            examples[i] = Counterexample(sets[i], r, flipped, x)
+    return examples
 
 
 def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Options, started: float) -> CertifyResult:
@@ -120,10 +114,11 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     how: Method | Literal["enumeration"] = "enumeration"
     if found.count <= MOST_COMBINATIONS:
         margin, example, reason = _enumerate(prepared, found, options, question.progress)
-        status = "refuted" if example is not None else "unknown" if reason else "certified"
+        status = "refuted" if example is not None else "certified" if margin > 0 and reason is None else "unknown"
     else:
         how, margin, reason = _over_hull(prepared, found, options)
-        status = "error" if reason == CONTRADICTION else "unknown" if reason else "certified"
+        sound = margin > 0 and reason is None
+        status = "error" if reason == CONTRADICTION else "certified" if sound else "unknown"
     if found.skipped and status == "certified":
         status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(found.skipped)}"
     return CertifyResult(
@@ -132,7 +127,7 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
         positions=(tuple(found.choices),),
         margins=(margin,),
         margin=margin,
-        counterexample=example,
+        counterexamples=(example,),
         tokens=prepared.tokens,
         label=prepared.label,
         eps=None,

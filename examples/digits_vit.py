@@ -127,16 +127,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     network = vit(layers=given.layers, width=given.width)
     train(network, pictures[~held], labels[~held], epochs=given.epochs)
     print(f"accuracy {accuracy(network, pictures[held], labels[held]):.1%} on {int(held.sum())} digits held out")
-    model = cf.load(network)
+    certifier = cf.Certifier(network, method=given.method, tolerance=given.tolerance)  # captured once for all pictures
     shown, maps, titles = [], [], []
     for i in held.nonzero()[: given.count, 0].tolist():
         picture, grid = pictures[i], SIDE // PATCH
-        result = cf.radius(model, picture, norm=given.norm, method=given.method, tolerance=given.tolerance)
-        found = cf.attack(model, picture, norm=given.norm)
+        result = certifier.radius(picture, norm=given.norm)
+        found = certifier.attack(picture, norm=given.norm)
         radii = torch.tensor(result.radii).view(grid, grid)
         smallest, (place, least) = min(found.radii), result.smallest
         row, column = divmod(place[0], grid)
-        print(f"\na {int(labels[i])}, read as {model.labels[result.label]} ({result.seconds:.1f} s)")
+        print(f"\na {int(labels[i])}, read as {certifier.model.labels[result.label]} ({result.seconds:.1f} s)")
         blown = radii.repeat_interleave(PATCH, dim=0).repeat_interleave(PATCH, dim=1)
         for left, right in zip(shaded(picture[0]), shaded(blown), strict=True):
             print(f"  {left}   {right}")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from certiformer.core.graph import Graph, agree, capture
+from certiformer.core.graph import Graph, agree, agreement, capture
 from certiformer.core.graph.agreement import DISTANCES, points
 from certiformer.core.ops.linear import Linear, Scale, Shift
 from certiformer.core.ops.normalize import Normalize
@@ -102,6 +102,16 @@ def test_large_numbers_that_cancel_are_no_reason_to_refuse(dtype: torch.dtype) -
     graph = capture(Cancelling(), example(dtype))
     with pytest.raises(ModelError, match="does not reproduce"):
         agree(changed(graph, Shift, 1.01), Cancelling(), example(dtype))
+
+
+def test_rounding_that_knows_no_bounds_explains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single precision a graph may give anything; that is no reason to believe it."""
+    module = Head(1.0).double()
+    graph = capture(module, example())
+    monkeypatch.setattr(agreement, "_rounding", lambda graph, x: torch.full((1, 3), 1e38, dtype=torch.float64))
+    agree(changed(graph, Linear, 1 + 1e-6), module, example())
+    with pytest.raises(ModelError, match="does not reproduce"):
+        agree(changed(graph, Linear, 1.1), module, example())
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])

@@ -7,7 +7,7 @@ TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test lint slow docs results clean
+.PHONY: demo test lint slow fuzz docs results clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("certiformer needs Python 3.10 or newer: make PYTHON=..." if sys.version_info < (3, 10) else 0)'
@@ -38,6 +38,11 @@ test: lint
 
 slow: $(TOOLS)
 	$(BIN)/python -m pytest -q -m slow
+
+# random models against exact arithmetic; make fuzz MINUTES=60
+MINUTES ?= 10
+fuzz: $(TOOLS)
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(MINUTES)
 
 # what is generated: the table of operations, the output that the README shows, and the tables of measurements
 docs: $(TOOLS)

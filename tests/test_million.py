@@ -18,7 +18,7 @@ from certiformer.models.network import Classifier
 from certiformer.questions.inputs import margins, prepare
 from conftest import IDS, random_model
 
-STEPS, STARTS = 12, 160
+STEPS, STARTS = 12, 320
 WAYS = [("auto", "tight"), *itertools.product(("ibp", "forward", "backward", "backward-forward"), ("tight", "paper"))]
 NORMS = (1.0, 2.0, math.inf, 1.5)
 EXTRAS: tuple[dict[str, Any], ...] = ({}, {"dtype": "float32"}, {"splits": 4}, {"steps": 1, "splits": 0}, {"steps": 1})

@@ -86,6 +86,11 @@ def over_axes(x: Tensor, given: Any) -> Tensor:
 
 
 @block
+def running_sums(x: Tensor, given: Any) -> Tensor:
+    return x.cumsum(dim=1 + given.pick(2)) - x.cumsum(dim=-1)
+
+
+@block
 def convolution_1d(x: Tensor, given: Any) -> Tensor:
     d, size = x.shape[-1], min(2, x.shape[1])
     y = F.conv1d(x.mT, given.matrix(d, d, size), given.numbers(d), stride=1 + given.pick(2), padding=given.pick(2))
@@ -124,7 +129,7 @@ def other_shapes(x: Tensor, given: Any) -> Tensor:
     n, d = x.shape[1:]
     y = x.reshape(1, d, n).contiguous().view(1, n * d).unsqueeze(1).squeeze(1).flatten(0)
     y = aten._unsafe_view.default(y, [1, n, 1, d]).squeeze(2).squeeze(dim=(0,)).unflatten(0, (n, 1))
-    return y.permute(1, 0, 2).unsqueeze(0).squeeze()[None] if n > 1 and d > 1 else y.permute(1, 0, 2)
+    return y.permute(1, 0, 2).squeeze().reshape(1, n, d)
 
 
 @block
@@ -145,9 +150,9 @@ def cut(x: Tensor, given: Any) -> Tensor:
 def split_up(x: Tensor, given: Any) -> Tensor:
     d = x.shape[2]
     a, *rest = x.split([1, d - 1], dim=2)
-    rows, pieces = x.unbind(1), [*x.split(2, dim=2), *x.chunk(2, dim=2), *rest]
-    row = rows[given.pick(len(rows))][:, None]
-    return torch.cat([a, pieces[given.pick(len(pieces))], torch.zeros_like(a)], dim=2) + row[:, :, :1]
+    rows, pieces, pairs = x.unbind(1), [*x.chunk(2, dim=2), *rest], x.split(2, dim=2)
+    row = rows[given.pick(len(rows))][:, None, :1] - pairs[given.pick(len(pairs))][:, :, :1]
+    return torch.cat([a, pieces[given.pick(len(pieces))], torch.zeros_like(a)], dim=2) + row
 
 
 @block
@@ -230,7 +235,7 @@ for _name, _function in ACTIVATIONS.items():
 def largest(x: Tensor, given: Any) -> Tensor:
     y = torch.maximum(x, x.flip(2)) - torch.minimum(x, given.numbers(x.shape[-1]))
     y = y + x.amax(dim=1, keepdim=True) - x.amin(dim=-1, keepdim=True)
-    return y + x.max(dim=2, keepdim=True).values - x.min(dim=1).values[:, None]
+    return y + x.max(dim=2, keepdim=True).values - x.min(dim=1).values[:, None] + x.max() - x.min()
 
 
 # ---- products and quotients ----------------------------------------------------------------------------------------
@@ -279,6 +284,20 @@ def rms_norm(x: Tensor, given: Any) -> Tensor:
 @block
 def rms_norm_spelt(x: Tensor, given: Any) -> Tensor:
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * given.numbers(x.shape[-1])
+
+
+@block
+def batch_norm(x: Tensor, given: Any) -> Tensor:
+    n, eps = x.shape[1], (1e-5, 1e-3)[given.pick(2)]
+    mean, variance, weight = given.numbers(n), given.numbers(n) ** 2, given.numbers(n)
+    y = F.batch_norm(x, mean, variance, weight, None if given.pick(2) else given.numbers(n), eps=eps)
+    return aten._native_batch_norm_legit_no_training.default(y, None, None, mean, variance, 0.1, eps)[0]
+
+
+@block
+def lengths(x: Tensor, given: Any) -> Tensor:
+    y = torch.cat([x, torch.ones_like(x[:, :, :1])], dim=2)
+    return x / y.norm(dim=-1, keepdim=True) + torch.linalg.vector_norm(y, dim=2)[:, :, None]
 
 
 @block

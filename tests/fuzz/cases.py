@@ -176,7 +176,7 @@ class Checked:
             deltas = self.points(ball)
             self.front_door(ball, deltas)
             if isinstance(self.problem, Split):
-                parts = self.problem.parts
+                parts = self.problem.pieces
                 pieces = parts.ball(self.eps.expand(len(parts)), list(range(len(parts))))
                 self.nodes(parts, pieces, deltas)
             else:
@@ -262,6 +262,7 @@ def margins(logits: Array, label: int) -> Array:
 def inside(name: str, value: Array, low: Array, high: Array) -> None:
     """No value is outside of its bounds, by anything."""
     counts["values"] += value.size
+    value, low, high = (np.atleast_1d(v) for v in (value, low, high))
     value = np.broadcast_to(value, low.shape)
     under, over = low - value, value - high
     worst = max(under.max(), over.max())

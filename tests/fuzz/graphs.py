@@ -35,6 +35,7 @@ OPS: dict[str, Callable[..., Array]] = {
     "shift": lambda op, x: x + exact(op.value),
     "scale": lambda op, x: x * exact(op.value),
     "sum": lambda op, x: total(x, op.axes, mean=op.mean),
+    "cumsum": lambda op, x: x.cumsum(axis=-1),
     "center": lambda op, x: x - total(x, (x.ndim - 1,), mean=True),
     "multiply": lambda op, x, y: x * y,
     "matmul": lambda op, x, y: x @ y,

@@ -71,6 +71,18 @@ def _layer_norm(x: Array, shape: Any, weight: Any = None, bias: Any = None, eps:
     return y if bias is None else y + bias
 
 
+def _batch_norm(
+    x: Array, weight: Any, bias: Any, mean: Array, variance: Array, training: bool, momentum: float, eps: float, *_: Any
+) -> Array:
+    assert not training
+    mean, variance, weight, bias = (
+        None if v is None else v.reshape(-1, *(1,) * (x.ndim - 2)) for v in (mean, variance, weight, bias)
+    )
+    y = (x - mean) * ENTRYWISE["rsqrt"](variance + mp.mpf(eps))
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
 def _where(condition: Any, x: Any, y: Any) -> Array:
     return np.asarray(np.where(np.asarray(condition), exact(x), exact(y)), dtype=object)
 
@@ -208,8 +220,12 @@ CALLS |= {
     "minimum": lambda x, y: np.minimum(exact(x), exact(y)),
     "amax": lambda *a: _extreme(*a, of=np.max),
     "amin": lambda *a: _extreme(*a, of=np.min),
-    "max": lambda *a: (_extreme(*a, of=np.max), None),
-    "min": lambda *a: (_extreme(*a, of=np.min), None),
+    "max": lambda x, *a: (_extreme(x, *a, of=np.max), None) if a else _extreme(x, of=np.max),
+    "min": lambda x, *a: (_extreme(x, *a, of=np.min), None) if a else _extreme(x, of=np.min),
+    "cumsum": lambda x, dim, **_: x.cumsum(axis=dim),
+    "linalg_vector_norm": lambda x, order=2, *a, **k: ENTRYWISE["sqrt"](_sum(x * x, *a, **k)),
+    "batch_norm": _batch_norm,
+    "_native_batch_norm_legit_no_training": lambda *a: (_batch_norm(*a[:5], False, *a[5:]), None, None),
     "add": _add,
     "sub": lambda x, y, alpha=1: _add(x, y, -alpha),
     "rsub": lambda x, y, alpha=1: _add(y, x, -alpha),

@@ -160,7 +160,8 @@ class Checked:
         size = float(case.x.abs().mean()) or 1.0
         positions = tuple(range(min(ask.words, case.n)))
         self.prepared = prepare(certifier.workspace, case.x, label=None, dtype=ask.dtype)
-        self.asked = certifier.bounds(case.x, positions=[list(positions)], norm=ask.norm, eps=ask.eps * size)
+        self.radius = ask.eps * size  # as asked for: it may not become smaller in single precision
+        self.asked = certifier.bounds(case.x, positions=[list(positions)], norm=ask.norm, eps=self.radius)
         self.eps = torch.tensor(self.asked.eps, dtype=self.prepared.embeddings.dtype)
         problem = problem_of([(self.prepared, positions)], certifier.options, p=ask.norm)
         if certifier.options.steps:
@@ -189,7 +190,7 @@ class Checked:
         moves = [torch.zeros_like(ball.centre[0]), *still, *self.steepest(ball, generator)]
         target = torch.ones(self.problem.classes - 1).to(ball.centre)
         moves += [pushed(self.problem, ball, sign * target, steps=4)[0] - ball.centre[0] for sign in (1, -1)]
-        return [projected(m, float(self.eps[0]), ball.p) for m in moves if bool(torch.isfinite(m).all())]
+        return [projected(m, self.radius, ball.p) for m in moves if bool(torch.isfinite(m).all())]
 
     def steepest(self, ball: Ball, generator: torch.Generator) -> list[Tensor]:
         """Where a margin and entries of random nodes are least and greatest, to first order."""

@@ -14,7 +14,7 @@ from ..options import BoundsQuestion, Options
 from ..results import Bounds as Bounds
 from .inputs import Inputs, prepare, problem_of
 from .positions import position_sets
-from .refine import margins_within
+from .refine import margins_within, radii_of
 from .workspace import Workspace
 
 
@@ -46,16 +46,17 @@ def _radii(eps: float | Sequence[float] | Tensor | None, count: int, like: Tenso
     if eps is None:
         raise InputError(f"eps={eps!r}: expected a number, or one for each of the {count} instances")
     try:
-        radii = torch.as_tensor(eps, dtype=like.dtype, device=like.device)
+        asked = torch.as_tensor(eps, dtype=torch.float64, device=like.device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"eps={eps!r}: expected a number, or one for each of the {count} instances") from None
-    if radii.dim() == 0:
-        radii = radii.expand(count)
-    if radii.shape != (count,):
+    if asked.dim() == 0:
+        asked = asked.expand(count)
+    if asked.shape != (count,):
         raise InputError(
-            f"eps has shape {list(radii.shape)}: expected one number, or one for each of {count} instances"
+            f"eps has shape {list(asked.shape)}: expected one number, or one for each of {count} instances"
         )
-    for value in radii.tolist():
-        if not (value >= 0 and math.isfinite(value)):
+    radii = radii_of(asked, like)
+    for value, used in zip(asked.tolist(), radii.tolist(), strict=True):
+        if not (value >= 0 and math.isfinite(used)):
             raise InputError(f"eps={value}: expected a finite radius of 0 or more")
     return radii

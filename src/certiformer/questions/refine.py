@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from ..core.deadline import Deadline, OutOfTime
@@ -50,3 +51,10 @@ def _nothing(problem: Problem, why: str) -> Margins:
     """No margins at all, and why."""
     open_end = problem.centre.new_full((len(problem), problem.classes - 1), math.inf)
     return Margins(-open_end, open_end, (why,) * len(problem))
+
+
+def radii_of(eps: Tensor, like: Tensor) -> Tensor:
+    """Radii in the precision of the bounds, none smaller than asked for: that would be an easier question."""
+    eps = eps.to(device=like.device, dtype=torch.float64)
+    found = eps.to(like.dtype)
+    return torch.where(found.double() < eps, torch.nextafter(found, torch.full_like(found, torch.inf)), found)

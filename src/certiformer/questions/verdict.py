@@ -24,7 +24,7 @@ from ..results import Counterexample as Counterexample
 from ..results import Status
 from .inputs import Inputs, Prepared, embed_ids, margins, prepare, problem_of
 from .positions import position_sets
-from .refine import margins_within
+from .refine import margins_within, radii_of
 from .substitutes import Candidates, Combination, candidates
 from .workspace import Workspace
 
@@ -51,9 +51,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
-    radii = torch.full((len(sets),), eps, dtype=problem.centre.dtype)
-    if float(radii[0]) < eps:  # a smaller number of this precision would be an easier question
-        radii = torch.nextafter(radii, torch.full_like(radii, math.inf))
+    radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
     found = margins_within(problem, radii, options, until_proved=True)
     proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]

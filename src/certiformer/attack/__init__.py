@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import torch
+
 from ..errors import InputError
 from ..options import AttackMethod, AttackQuestion, Machine
 from ..questions.inputs import Inputs, Prepared, prepare
@@ -37,8 +39,17 @@ def attack(workspace: Workspace, inputs: Inputs, question: AttackQuestion, machi
     return attack_sets(prepared, position_sets(prepared, question), question)
 
 
-def attack_sets(prepared: Prepared, sets: Sequence[tuple[int, ...]], question: AttackQuestion) -> AttackResult:
-    """`attack` for an input that was prepared already (in float64), and for these sets of positions."""
+def attack_sets(
+    prepared: Prepared,
+    sets: Sequence[tuple[int, ...]],
+    question: AttackQuestion,
+    *,
+    dtype: torch.dtype = torch.float64,
+) -> AttackResult:
+    """`attack` for an input that was prepared already (in float64), and for these sets of positions.
+
+    What gradients find is checked by a forward pass in `dtype`.
+    """
     began = time.perf_counter()
     replaced: tuple[str | None, ...] = (None,) * len(sets)
     if question.attack_method == "enumeration":
@@ -48,7 +59,7 @@ def attack_sets(prepared: Prepared, sets: Sequence[tuple[int, ...]], question: A
         tried = closest_words(prepared, [s[0] for s in sets], question)
         replaced, points, radii, labels = tried.words, tried.points, tried.radii, tried.labels
     else:
-        found = smallest(prepared, sets, question)
+        found = smallest(prepared, sets, question, dtype=dtype)
         points, radii, labels = found.points, found.radii, found.labels
     return AttackResult(
         positions=tuple(sets),

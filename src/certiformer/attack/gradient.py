@@ -44,6 +44,7 @@ class _Rows:
     columns: Tensor  # [rows, t]
     weight: Tensor  # [rows, t, 1]
     label: int
+    given: Tensor  # the centre in float64
 
     def take(self, index: Tensor | slice) -> _Rows:
         return replace(self, columns=self.columns[index], weight=self.weight[index])
@@ -59,17 +60,25 @@ class _Rows:
             return margins(logits_of(self.module, self.points(delta)), self.label)
 
 
-def smallest(prepared: Prepared, sets: Sequence[tuple[int, ...]], question: AttackQuestion) -> Found:
-    """A counterexample of small radius for each set of positions; progress counts sets."""
-    p, restarts, dtype = question.p, question.restarts, precision(question.attack_dtype)
-    exact = _rows(prepared, sets, dtype=torch.float64)
-    if prepared.margin <= 0:
-        here = exact.centre
-        return Found((here,) * len(sets), (0.0,) * len(sets), (winner(prepared.logits),) * len(sets))
-    search = _rows(prepared, sets, dtype=dtype)
+def smallest(
+    prepared: Prepared,
+    sets: Sequence[tuple[int, ...]],
+    question: AttackQuestion,
+    *,
+    dtype: torch.dtype = torch.float64,
+) -> Found:
+    """A counterexample of small radius for each set of positions, checked in `dtype`; progress counts sets."""
+    p, restarts = question.p, question.restarts
+    exact = _rows(prepared, sets, dtype=dtype)
+    logits = prepared.logits if dtype == torch.float64 else check(exact.module, exact.centre)
+    if bool(margins(logits, prepared.label)[0] <= 0):
+        here = exact.centre.to(torch.float64)
+        return Found((here,) * len(sets), (0.0,) * len(sets), (winner(logits, prepared.label),) * len(sets))
+    search = _rows(prepared, sets, dtype=precision(question.attack_dtype))
     reach = float(lengths(exact.centre, p).mean())
     generator = torch.Generator().manual_seed(question.seed)
-    best = torch.full((*search.columns.shape, exact.centre.shape[2]), math.nan, device=exact.centre.device, dtype=dtype)
+    best = torch.full((*search.columns.shape, exact.centre.shape[2]), math.nan, device=exact.centre.device)
+    best = best.to(search.centre)
     rows = max(1, _ELEMENTS // exact.centre.numel())
     for round_ in range(_ROUNDS):  # what is not found is searched again, farther and from more starts
         left = best.isnan().any(dim=2).any(dim=1).nonzero()[:, 0]
@@ -83,7 +92,7 @@ def smallest(prepared: Prepared, sets: Sequence[tuple[int, ...]], question: Atta
     results: list[tuple[Tensor | None, float, int | None]] = []
     for first in range(0, len(sets), rows):
         cut = slice(first, first + rows)
-        results += _settle(exact.take(cut), best[cut].to(torch.float64), p=p)
+        results += _settle(exact.take(cut), best[cut].to(dtype), p=p)
     return Found(tuple(r[0] for r in results), tuple(r[1] for r in results), tuple(r[2] for r in results))
 
 
@@ -99,7 +108,8 @@ def _rows(prepared: Prepared, sets: Sequence[tuple[int, ...]], *, dtype: torch.d
     columns = torch.tensor([list(s) + [s[0]] * (t - len(s)) for s in sets], device=device)
     weight = torch.tensor([[1.0] * len(s) + [0.0] * (t - len(s)) for s in sets], device=device, dtype=dtype)
     module = prepared.cast(dtype).module
-    return _Rows(module, prepared.embeddings.to(dtype), columns, weight[..., None], prepared.label)
+    given = prepared.embeddings.to(torch.float64)
+    return _Rows(module, given.to(dtype), columns, weight[..., None], prepared.label, given)
 
 
 def _starts(rows: _Rows, *, p: float, count: int, farthest: float, generator: torch.Generator) -> Tensor:
@@ -195,7 +205,9 @@ def _checked(row: _Rows, delta: Tensor, *, p: float) -> tuple[Tensor | None, flo
         point = row.points(delta * (1 + nudge))  # [1, n, d]
         logits = check(row.module, point)
         if bool(margins(logits, row.label)[0] <= 0):
-            return point, float(lengths(point - row.centre, p).max()), winner(logits, row.label)
+            point = point.to(torch.float64)
+            moved = (point - row.given)[:, row.columns[0]]
+            return point, float(lengths(moved, p).max()), winner(logits, row.label)
     return None, math.inf, None
 
 

@@ -10,9 +10,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from .graph import Graph, agree, by_differences, by_parts, capture, narrowed
+from .graph import Graph, agree, by_differences, by_parts, capture, in_float32, narrowed
 from .local import Local, local_nodes
-from .names import Method, Relaxation
+from .names import Arithmetic, BoundOptions, Method, Relaxation
 from .relaxation import anchors
 from .speed.memory import Footprints
 from .speed.replay import Replays, Store
@@ -53,11 +53,11 @@ class Captured:
         self._lock = threading.RLock()
         self._store = Store()
         self._whole: dict[tuple[int, ...], Graph] = {}
-        self._graphs: dict[tuple[tuple[int, ...], Relaxation], Graph] = {}
-        self._compiled: dict[tuple[tuple[int, ...], Relaxation, Method], Compiled] = {}
+        self._graphs: dict[tuple[tuple[int, ...], Relaxation, Arithmetic], Graph] = {}
+        self._compiled: dict[tuple[tuple[int, ...], Relaxation, Arithmetic, Method], Compiled] = {}
 
-    def graph(self, examples: Sequence[Tensor], relaxation: Relaxation) -> Graph:
-        """The graph for inputs of one shape [1, n, d], in the form a relaxation wants.
+    def graph(self, examples: Sequence[Tensor], relaxation: Relaxation, arithmetic: Arithmetic = "real") -> Graph:
+        """The graph for inputs of one shape [1, n, d], in the form a relaxation wants, of real or rounded values.
 
         Whoever asks about inputs gets the graph here: it is compared with the module at and around them, every time.
         """
@@ -65,18 +65,22 @@ class Captured:
         with self._lock:
             if shape not in self._whole:
                 with _EXPORT:
-                    self._whole[shape] = narrowed(capture(self.module, example), example[None])
-            if (shape, relaxation) not in self._graphs:
+                    found = capture(self.module, example)
+                self._whole[shape] = replace(narrowed(found, example[None]), folded=found.folded)
+            key = (shape, relaxation, arithmetic)
+            if key not in self._graphs:
                 rewrite = by_parts if relaxation == "paper" else by_differences
-                self._graphs[shape, relaxation] = rewrite(self._whole[shape], example[None])
-            graph = self._graphs[shape, relaxation]
+                whole = self._whole[shape]
+                whole = whole if arithmetic == "real" else in_float32(whole, example[None])
+                self._graphs[key] = rewrite(whole, example[None])
+            graph = self._graphs[key]
         for x in examples:
             agree(graph, self.module, x)
         return graph
 
-    def compiled(self, graph: Graph, example: Tensor, *, method: Method, relaxation: Relaxation) -> Compiled:
+    def compiled(self, graph: Graph, example: Tensor, *, method: Method, options: BoundOptions) -> Compiled:
         """That graph with the anchors of a method."""
-        key = (tuple(example.shape), relaxation, method)
+        key = (tuple(example.shape), options.relaxation, options.arithmetic, method)
         with self._lock:
             if key not in self._compiled:
                 if method == "ibp":

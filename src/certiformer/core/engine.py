@@ -22,6 +22,7 @@ from .graph.graph import Graph, Input, Node
 from .local import sizes
 from .ops.base import Box, MeasuredBox, Planes, entries, ulp
 from .ops.movement import Movement
+from .ops.rounded import MOST, Rounded
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
@@ -54,6 +55,7 @@ class Engine:
     sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     local_sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     gaps: dict[int, Tensor] = field(init=False, default_factory=dict)
+    errors: dict[int, Tensor] = field(init=False, default_factory=dict)
     failures: list[tuple[Tensor, str]] = field(init=False, default_factory=list)  # who is good, why the others not
     peak: int = field(init=False, default=0)  # the most entries the last sweep held at once
     most: int = field(init=False, default=0)  # the most that any sweep did
@@ -109,11 +111,13 @@ class Engine:
             box = self.boxes[node.index]
         else:
             box = self._bound(node)[0]
-        if self.scheme.style.intersect and not node.op.exact:
+        if self.scheme.style.intersect and not node.op.exact and not isinstance(node.op, Rounded):
             box = _better(box, self._interval(node))
         return box
 
     def _interval(self, node: Node) -> Box:
+        if isinstance(node.op, Rounded):
+            return node.op.widened(self.box(self.graph.nodes[node.inputs[0]]), self.error(node))
         return node.op.interval(*(self.box(p) for p in self.graph.parents(node)))
 
     def form(self, node: Node) -> Form:
@@ -215,18 +219,23 @@ class Engine:
     def substitution(self, node: Node) -> Substitution:
         """An op's planes over the boxes of its inputs."""
         if node.index not in self.substitutions:
-            parents = self.graph.parents(node)
-            if node.op.exact:
-                boxes = tuple(Box.blank(p.shape, self.ball.centre) for p in parents)
-            else:
-                boxes = tuple(self.box(p) for p in parents)
-            settings = self.parameters.get(node.index)
-            planes = node.op.planes(*boxes) if settings is None else node.op.tuned(settings, *boxes)
-            valid = node.op.valid(*boxes)
-            if valid is not None:
-                self._note(valid, f"{node} is not defined on the whole range of its input")
-            self.substitutions[node.index] = self._substituted(node, planes)
+            self.substitutions[node.index] = self._substituted(node, self._planes(node))
         return self.substitutions[node.index]
+
+    def _planes(self, node: Node) -> Planes:
+        parents = self.graph.parents(node)
+        if isinstance(node.op, Rounded):
+            return node.op.around(self.error(node), node.shape)
+        if node.op.exact:
+            boxes = tuple(Box.blank(p.shape, self.ball.centre) for p in parents)
+        else:
+            boxes = tuple(self.box(p) for p in parents)
+        settings = self.parameters.get(node.index)
+        planes = node.op.planes(*boxes) if settings is None else node.op.tuned(settings, *boxes)
+        valid = node.op.valid(*boxes)
+        if valid is not None:
+            self._note(valid, f"{node} is not defined on the whole range of its input")
+        return planes
 
     def _substituted(self, node: Node, planes: Planes) -> Substitution:
         """Planes as a sweep uses them."""
@@ -258,11 +267,30 @@ class Engine:
             gap = 2 * ready.offset_gap
             for k, parent in enumerate(self.graph.parents(node)):
                 s = ready.whole.slopes[k]
-                gap = gap + load(
-                    ready.whole, k, self.box(parent).centre - self.nominal[parent.index], s.upper - s.lower
-                )
+                if s.upper is not s.lower:
+                    away = self.box(parent).centre - self.nominal[parent.index]
+                    gap = gap + load(ready.whole, k, away, s.upper - s.lower)
             self.gaps[node.index] = gap.clamp(min=0)
         return self.gaps[node.index]
+
+    # ---- the evaluation that is bounded, where it rounds ---------------------------------------------------------
+
+    def error(self, node: Node) -> Tensor:
+        """How far a rounded node may be from the exact value of its op: `[instances | 1, *shape]` or broadcast."""
+        assert isinstance(node.op, Rounded)
+        if node.index not in self.errors:
+            error = node.op.error(*(self._enclosure(self.graph.nodes[i]) for i in node.reads))
+            good = error < MOST  # and not where it is not a number
+            self._note(good.flatten(1).all(dim=1), node.op.reason(node.path))
+            self.errors[node.index] = torch.where(good, error, 0)
+        return self.errors[node.index]
+
+    def _enclosure(self, node: Node) -> Box:
+        """The box of a node, or a wider one where that would take a sweep of its own."""
+        if node.index in self.boxes:
+            return self.boxes[node.index]
+        size = self.magnitude(node)
+        return Box(-size, size)
 
     # ---- rounding ----------------------------------------------------------------------------------------------
 
@@ -282,6 +310,8 @@ class Engine:
             box = self.boxes[node.index]
         elif isinstance(node.op, Movement):
             return node.op.forward(*(self.magnitude(p) for p in self.graph.parents(node)))
+        elif isinstance(node.op, Rounded):
+            return self.magnitude(self.graph.nodes[node.inputs[0]]) + self.error(node)
         elif node.op.exact:
             return self._load(node, self.substitution(node).planes, self.graph.parents(node))
         else:

@@ -12,6 +12,7 @@ from .coefficients import Coefficients, SplitSlope
 from .graph.graph import Graph, Input, Node
 from .ops.base import Box, entries
 from .ops.movement import Movement
+from .ops.rounded import MOST, Rounded
 from .rounding import SLACK, UNDERFLOW, gamma, load, rounded_down, tiny, too_long, too_many
 from .sets import Perturbation
 from .speed.replay import Evaluation
@@ -42,7 +43,7 @@ def interval_boxes(graph: Graph, ball: Perturbation, nominal: list[Tensor]) -> t
             if valid is not None:
                 good.append(valid)
                 whys.append(f"{node} is not defined on the whole range of its input")
-            box = node.op.interval(*inputs)
+            box = _rounded(node, boxes, good, whys) if isinstance(node.op, Rounded) else node.op.interval(*inputs)
             box = Box(box.lower.clamp(min=rounded_down(graph.floors[node.index], box.lower)), box.upper)
             good.append(entries(torch.isfinite(box.lower) & torch.isfinite(box.upper)).all(dim=1))
             whys.append(f"the bounds of {node} overflow")
@@ -52,9 +53,21 @@ def interval_boxes(graph: Graph, ball: Perturbation, nominal: list[Tensor]) -> t
     return boxes, torch.stack([g.expand_as(every) for g in good]), whys
 
 
+def _rounded(node: Node, boxes: list[Box], good: list[Tensor], whys: list[str]) -> Box:
+    """The box of a rounded value, with the check that its error is known."""
+    assert isinstance(node.op, Rounded)
+    error = node.op.error(*(boxes[i] for i in node.reads))
+    good.append((error < MOST).flatten(1).all(dim=1))
+    whys.append(node.op.reason(node.path))
+    return node.op.widened(boxes[node.inputs[0]], error)
+
+
 def _terms(graph: Graph, node: Node, parent: Node) -> float:
     """Operations for one entry in going from one node to the one before it."""
     return math.prod(node.shape) + math.prod(parent.shape) + len(graph.nodes) + SLACK
+
+
+SPARE = 1 + 2.0**-10  # for the rounding of a sum of errors
 
 
 class Last(Visitor[Coefficients]):
@@ -66,12 +79,18 @@ class Last(Visitor[Coefficients]):
         self.result = Box(self.offset, self.slack)
 
     def ends(self, node: Node) -> bool:
-        return not node.op.exact or len(node.inputs) != 1 or isinstance(node.op, (Movement, Input))
+        ends = not node.op.exact or len(node.inputs) != 1 or isinstance(node.op, (Movement, Input))
+        return ends and not isinstance(node.op, Rounded)
 
     def through(self, node: Node, parts: list[Coefficients]) -> Iterable[tuple[Node, Coefficients]]:
         (a,) = parts
         (parent,) = self.graph.parents(node)
         box = self.boxes[parent.index]
+        if isinstance(node.op, Rounded):
+            error = node.op.error(*(self.boxes[i] for i in node.reads))
+            self.slack = self.slack + SPARE * a.contract_abs(error.expand(error.shape[0], *node.shape))[0]
+            yield parent, a
+            return
         planes = node.op.planes(box)
         size = load(planes, 0, torch.maximum(box.lower.abs(), box.upper.abs()))
         if planes.lower is not None:

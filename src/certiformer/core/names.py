@@ -12,6 +12,7 @@ Method = Literal["ibp", "forward", "backward", "backward-forward"]
 AutoMethod = Literal["auto", "ibp", "forward", "backward", "backward-forward"]
 Relaxation = Literal["paper", "tight"]
 Budget = Literal["fast", "balanced", "tight"]
+Arithmetic = Literal["real", "float32"]
 METHODS: tuple[Method, ...] = get_args(Method)
 RELAXATIONS: tuple[Relaxation, ...] = get_args(Relaxation)
 
@@ -46,6 +47,9 @@ class BoundOptions(Checked):
 
     method: AutoMethod = option("auto", "How bounds are computed; auto takes the tightest that the budget allows.")
     relaxation: Relaxation = option("tight", "Which linear bounds of the operations.")
+    arithmetic: Arithmetic = option(
+        "real", "Of the model: its exact function, or as it runs in float32, whatever the order of its sums."
+    )
     budget: Budget = option("balanced", "How much time auto may spend on tighter bounds.")
     max_memory: int | None = option(None, "Bytes that the bounds may take; default: half of what is free.")
 
@@ -53,6 +57,7 @@ class BoundOptions(Checked):
         super().__post_init__()
         one_of("method", self.method, ("auto", *METHODS))
         one_of("relaxation", self.relaxation, RELAXATIONS)
+        one_of("arithmetic", self.arithmetic, get_args(Arithmetic))
         one_of("budget", self.budget, get_args(Budget))
         if self.max_memory is not None:
             whole("max_memory", self.max_memory, least=1)

@@ -14,10 +14,10 @@ from .captured import Captured, Compiled
 from .deadline import NEVER, Deadline
 from .engine import Engine, Parameters, first_reasons
 from .interval import interval_margins
-from .names import BoundOptions, Method
+from .names import Arithmetic, BoundOptions, Method
 from .ops.base import Box
 from .relaxation import Scheme, Style, choose
-from .rounding import exact_products
+from .rounding import exact_products, whole_products
 from .sets import Ball, Cuts, Perturbation
 from .speed.memory import default_budget
 from .speed.replay import Evaluation
@@ -60,6 +60,7 @@ class Problem:
     labels: Tensor  # [instances]
     p: float
     method: Method
+    arithmetic: Arithmetic
     style: Style
     memory: int  # bytes that an evaluation may take
     parameters: Parameters  # of optimised planes
@@ -78,11 +79,13 @@ class Problem:
     ) -> Problem:
         """From instances of one shape. The graph is compared with the module at and around each of the `examples`."""
         example, device = examples[0], examples[0].device
+        if options.arithmetic == "float32":
+            whole_products(example)
         with exact_products(example):  # the model's own matrices are multiplied here too
-            graph = captured.graph(examples, options.relaxation)
+            graph = captured.graph(examples, options.relaxation, options.arithmetic)
             each = -(-len(instances) // len(examples))  # of one sentence, in company or not
             plan = choose(graph, options, instances=each, cuda=device.type == "cuda")
-            compiled = captured.compiled(graph, example, method=plan.method, relaxation=options.relaxation)
+            compiled = captured.compiled(graph, example, method=plan.method, options=options)
         return Problem(
             compiled=compiled,
             centre=torch.stack([i.centre for i in instances]),
@@ -90,6 +93,7 @@ class Problem:
             labels=torch.tensor([i.label for i in instances], device=device),
             p=p,
             method=plan.method,
+            arithmetic=options.arithmetic,
             style=plan.style,
             memory=options.max_memory or default_budget(device),
             parameters={},

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .bounding import plus
 from .coefficients import Coefficients, SplitSlope
 from .graph.graph import Input, Node
 from .ops.base import Box, Reach
 from .ops.movement import Expand, Movement
+from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
 from .sets import Perturbation
 from .sets.ball import norm, spectral
@@ -146,8 +148,11 @@ class Measuring(Visitor[Coefficients]):
                 pulled = tuple(part.pull(ready.planes, k, p.shape, middle[k]) for k, p in enumerate(sources))
             if ready.offset is not None:
                 self.offset = self.offset + part.contract(ready.offset)
-            gap, vector = remainder(engine, node), ready.planes.remainder
-            self.total = self.total + _length(part, gap, slack=ready.slack, vector=vector)
+            if isinstance(node.op, Rounded):
+                self.total = self.total + _length(part, slack=plus(ready.offset_gap, ready.slack))
+            else:
+                gap, vector = remainder(engine, node), ready.planes.remainder
+                self.total = self.total + _length(part, gap, slack=ready.slack, vector=vector)
         elif isinstance(node.op, Expand):  # copies add up
             self.total = self.total + _length(part, slack=engine.slack(node, engine.magnitude(node)))
         assert pulled is not None

@@ -18,6 +18,7 @@ from .names import BoundOptions, Budget, Method, Relaxation
 from .ops.base import Box
 from .ops.linear import Add, Scale, Shift
 from .ops.movement import Movement
+from .ops.rounded import Rounded
 
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
 LIMITS: Mapping[Budget, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
@@ -76,7 +77,7 @@ def cost(graph: Graph, *, differences: bool) -> float:
     of_scores = _differences(graph)
     total, before, seen = 0.0, 0, set[int]()
     for node in graph.nodes:
-        if not node.perturbed:
+        if not node.perturbed or isinstance(node.op, Rounded):
             continue
         before += math.prod(node.shape)
         if node.op.exact:
@@ -99,6 +100,12 @@ def _differences(graph: Graph) -> frozenset[int]:
 
 
 def anchors(graph: Graph, method: Method) -> frozenset[int]:
+    """Nodes whose linear form a sweep uses instead of going on; of a value that is rounded, the rounded one."""
+    later = {n.inputs[0]: n.index for n in graph.nodes if isinstance(n.op, Rounded)}
+    return frozenset(later.get(i, i) for i in _anchors(graph, method))
+
+
+def _anchors(graph: Graph, method: Method) -> frozenset[int]:
     """Nodes whose linear form a sweep uses instead of going on.
 
     forward: every node. backward: the input alone. backward-forward: the input, what mixes positions (from the
@@ -131,7 +138,7 @@ def anchors(graph: Graph, method: Method) -> frozenset[int]:
 def mixes(graph: Graph, node: Node) -> bool:
     """Whether an entry of a node needs its inputs at several positions, or belongs to a pair of positions."""
     axes = graph.position_axes
-    if isinstance(node.op, Movement):
+    if isinstance(node.op, (Movement, Rounded)):
         return False
     if len(axes[node.index]) > 1 and not node.op.exact:
         return True
@@ -181,6 +188,9 @@ class Scheme:
 
         Where that is exact (entries moved, scaled or shifted), for probabilities, and for differences where too many.
         """
+        if isinstance(node.op, Rounded):
+            (source,) = self.graph.parents(node)
+            return not source.op.exact or self.by_inputs(source)
         if isinstance(node.op, Add):
             exact = not all(p.perturbed for p in self.graph.parents(node))
         else:
@@ -230,7 +240,7 @@ class Scheme:
 
         for node in self.graph.nodes:
             if node.perturbed and not node.op.exact:
-                for parent in self.graph.parents(node):
+                for parent in () if isinstance(node.op, Rounded) else self.graph.parents(node):
                     need(parent)
                 steps.append(Step("planes", node))
             if node.index in self.anchors and node.index not in self.local:

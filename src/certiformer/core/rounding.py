@@ -63,15 +63,25 @@ def exact_products(like: Tensor) -> Iterator[None]:
 def _refuse_less(like: Tensor) -> None:
     if like.dtype != torch.float32:
         return
+    if (found := _less(like)) is not None:
+        raise InputError(f"dtype={like.dtype}: no proof can rest on {found}, or use dtype=torch.float64")
+
+
+def whole_products(like: Tensor) -> None:
+    """Refuse to say anything of a model in float32 where the program multiplies float32 matrices in less."""
+    if (found := _less(like)) is not None:
+        raise InputError(f"arithmetic='float32': the model would not run in float32 but with {found}")
+
+
+def _less(like: Tensor) -> str | None:
+    """What float32 matrices are multiplied in, in words, where that is less than float32."""
     cuda = like.is_cuda
     backend = torch.backends.cuda if cuda else torch.backends.mkldnn
     found: str = backend.matmul.fp32_precision  # whichever way it was set
-    if found not in EXACT:
-        where = f"torch.backends.{'cuda' if cuda else 'mkldnn'}.matmul.fp32_precision"
-        raise InputError(
-            f"dtype={like.dtype}: no proof can rest on products in {found}, which this program has set torch to "
-            f"({where}={found!r}); set it to 'ieee', or use dtype=torch.float64"
-        )
+    if found in EXACT:
+        return None
+    where = f"torch.backends.{'cuda' if cuda else 'mkldnn'}.matmul.fp32_precision"
+    return f"products in {found}, which this program has set torch to ({where}={found!r}); set it to 'ieee'"
 
 
 def too_many(like: Tensor, terms: float) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..options import BoundsQuestion, Options
 from ..results import Bounds as Bounds
-from .inputs import Inputs, prepare, problem_of
+from .inputs import Inputs, prepare_for, problem_of
 from .positions import position_sets
 from .refine import margins_within, radii_of
 from .workspace import Workspace
@@ -21,7 +21,7 @@ from .workspace import Workspace
 def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, options: Options) -> Bounds:
     """Margins of an input when the embeddings at each set of positions move by at most `eps`."""
     started = time.perf_counter()
-    prepared = prepare(workspace, inputs, label=question.label, dtype=options.dtype, device=options.device)
+    prepared = prepare_for(workspace, inputs, question.label, options)
     sets = position_sets(prepared, question)
     radii = _radii(question.eps, len(sets), prepared.embeddings)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.names import BoundOptions
+from ..core.names import Arithmetic, BoundOptions
 from ..core.problem import Instance, Problem
-from ..errors import InputError
+from ..errors import InputError, ModelError
 from ..models.faithful import faithful
 from ..models.model import Encoding, Model
 from ..models.reading import Inputs as Inputs
@@ -20,7 +20,7 @@ from ..models.reading import embed_ids as embed_ids
 from ..models.reading import label_name as label_name
 from ..models.reading import logits_at, read
 from ..models.reading import margins as margins
-from ..options import Device, Precision
+from ..options import Device, Options, Precision
 from .workspace import Workspace, precision
 
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
@@ -81,13 +81,34 @@ def problem_of(
     if any(q.constants != first.constants for q, _ in questions):
         raise InputError("inputs with other constants, such as token types, cannot share a graph: ask one by one")
     inputs = {id(q): q.embeddings for q, _ in questions}
-    return Problem.of(
+    problem = Problem.of(
         first.workspace.on(dtype=first.embeddings.dtype, device=first.embeddings.device).captured,
         [Instance(q.embeddings, positions, q.label) for q, positions in questions],
         examples=list(inputs.values()) if examples is None else examples,
         p=p,
         options=replace(BoundOptions() if options is None else options, **changes),
     )
+    if problem.arithmetic == "float32":
+        _check_deployed(problem, questions)
+    return problem
+
+
+def _check_deployed(problem: Problem, questions: list[tuple[Prepared, tuple[int, ...]]]) -> None:
+    """The model's own forward pass in float32 must lie within the bounds at the inputs themselves."""
+    first = {id(q): k for k, (q, _) in reversed(list(enumerate(questions)))}
+    chosen = sorted(first.values())
+    bounds = problem.margins(torch.zeros(len(chosen), dtype=problem.centre.dtype), chosen)
+    for row, k in enumerate(chosen):
+        if bounds.reasons[row] is not None:
+            continue
+        q = questions[k][0]
+        logits = logits_at(q.cast(torch.float32), q.embeddings.float(), given=False).to(problem.centre)
+        found = (problem.rows([k])[0, :, 0] * logits).sum(dim=1)
+        if not bool(((bounds.lower[row] <= found) & (found <= bounds.upper[row])).all()):
+            raise ModelError(
+                f"arithmetic='float32': model {q.model.name!r} gives margins {found.tolist()} in float32, which "
+                f"rounding does not explain: does it compute something else in float32, or in less than that?"
+            )
 
 
 def prepare(
@@ -97,10 +118,12 @@ def prepare(
     label: int | None = None,
     dtype: Precision = "float64",
     device: Device = None,
+    arithmetic: Arithmetic = "real",
 ) -> Prepared:
     """Check `inputs` (a text, token ids, embeddings `[n, d]` or `[1, n, d]`, or a picture) and run the model on them.
 
-    `label` is the class to defend; by default the predicted one. Given embeddings, every position may be perturbed.
+    `label` is the class to defend; by default the predicted one. Given embeddings, every position may be perturbed. In
+    float32 arithmetic, embeddings are what the model computes in float32.
     """
     workspace = model if isinstance(model, Workspace) else Workspace(model)
     model = workspace.on(dtype=dtype, device=device).model
@@ -113,6 +136,9 @@ def prepare(
     if way is not None:
         workspace = workspace.along(way)
         model = workspace.on(dtype=dtype, device=device).model
+    if arithmetic == "float32" and not given:
+        single = workspace.on(dtype=torch.float32, device=device).model
+        embeddings = read(single, inputs, dtype=torch.float32)[2].to(embeddings)
     logits = logits_at(model, embeddings, given=given)
     label = _label(label, logits)
     return Prepared(
@@ -130,6 +156,18 @@ def prepare(
         note=None if given else _note(model, encoding),
         arguments=encoding.arguments,
         constants=() if way is None else way.key,
+    )
+
+
+def prepare_for(workspace: Workspace, inputs: Inputs, label: int | None, options: Options) -> Prepared:
+    """An input as the options ask for it."""
+    return prepare(
+        workspace,
+        inputs,
+        label=label,
+        dtype=options.dtype,
+        device=options.device,
+        arithmetic=options.arithmetic,
     )
 
 

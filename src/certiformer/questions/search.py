@@ -26,7 +26,7 @@ from ..core.split import divide
 from ..options import Options, Question
 from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
-from .inputs import Inputs, Prepared, prepare, problem_of
+from .inputs import Inputs, Prepared, prepare_for, problem_of
 from .positions import position_sets
 from .workspace import Workspace
 
@@ -42,7 +42,7 @@ def radii(
     workspace: Workspace, inputs: Sequence[Inputs], question: Question, options: Options
 ) -> tuple[RadiusResult, ...]:
     """The certified radius of every set of positions of every input; inputs of one length are searched together."""
-    prepared = [prepare(workspace, x, label=question.label, dtype=options.dtype, device=options.device) for x in inputs]
+    prepared = [prepare_for(workspace, x, question.label, options) for x in inputs]
     sets = [position_sets(q, question) for q in prepared]
     total, done = sum(len(s) for s in sets), 0
     deadline = Deadline.after(options.timeout)

@@ -16,18 +16,20 @@ from torch import Tensor
 from ..attack import attack_sets
 from ..attack.forward import alone, logits_of
 from ..attack.gradient import winner
-from ..core.names import BoundOptions, Method
+from ..core.names import Arithmetic, BoundOptions, Method
 from ..core.sets import Choices
+from ..errors import InputError
 from ..options import AttackQuestion, CertifyQuestion, Options, Progress
 from ..results import CertifyResult as CertifyResult
 from ..results import Counterexample as Counterexample
 from ..results import Status
-from .inputs import Inputs, Prepared, embed_ids, margins, prepare, problem_of
+from .inputs import Inputs, Prepared, embed_ids, margins, prepare_for, problem_of
 from .positions import position_sets
 from .refine import margins_within, radii_of
 from .substitutes import Candidates, Combination, candidates
 from .workspace import Workspace
 
+DEPLOYED: dict[Arithmetic, torch.dtype] = {"real": torch.float64, "float32": torch.float32}
 MOST_COMBINATIONS = 20_000
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
@@ -44,10 +46,12 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     is proved is attacked too: a counterexample there is an error of this program, and is reported as such.
     """
     started = time.perf_counter()
-    exact = prepare(workspace, inputs, label=question.label, device=options.device)
+    exact = prepare_for(workspace, inputs, question.label, replace(options, dtype="float64"))
     if question.substitutions is not None:
+        if options.arithmetic != "real":
+            raise InputError(f"arithmetic={options.arithmetic!r}: with substitutions only 'real' is bounded")
         return _certify_words(exact, question, options, started)
-    prepared = prepare(workspace, inputs, label=exact.label, dtype=options.dtype, device=options.device)
+    prepared = prepare_for(workspace, inputs, exact.label, options)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
@@ -58,7 +62,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     reason = next((r for r in found.reasons if r), None)
     examples: list[Counterexample | None] = [None] * len(sets)
     if question.attack or exact.margin <= 0:
-        examples = _refute(exact, sets, statuses, eps, question.p)
+        examples = _refute(exact, sets, statuses, eps, question.p, dtype=DEPLOYED[options.arithmetic])
     if "error" in statuses:
         reason = CONTRADICTION
     return CertifyResult(
@@ -88,13 +92,14 @@ def overall(statuses: Sequence[Status]) -> Status:
 
 
 def _refute(
-    prepared: Prepared, sets: list[tuple[int, ...]], statuses: list[Status], eps: float, p: float
+    prepared: Prepared, sets: list[tuple[int, ...]], statuses: list[Status], eps: float, p: float, dtype: torch.dtype
 ) -> list[Counterexample | None]:
     """Attack every set; a counterexample where there is one, with `statuses` brought up to date.
 
-    What was proved cannot be refuted: a counterexample there makes it an error.
+    A counterexample is a forward pass in `dtype`. What was proved cannot be refuted: a counterexample there makes it
+    an error.
     """
-    attacked = attack_sets(prepared, sets, AttackQuestion(norm=p))
+    attacked = attack_sets(prepared, sets, AttackQuestion(norm=p), dtype=dtype)
     examples: list[Counterexample | None] = [None] * len(sets)
     for i, (r, x, flipped) in enumerate(zip(attacked.radii, attacked.points, attacked.flipped, strict=True)):
         if r <= eps and x is not None and flipped is not None:

@@ -2,7 +2,8 @@
 
 from .agreement import agree
 from .capture import capture
+from .deployed import in_float32
 from .graph import Graph, Node
 from .rewrite import by_differences, by_parts, fold, narrowed
 
-__all__ = ["Graph", "Node", "agree", "by_differences", "by_parts", "capture", "fold", "narrowed"]
+__all__ = ["Graph", "Node", "agree", "by_differences", "by_parts", "capture", "fold", "in_float32", "narrowed"]

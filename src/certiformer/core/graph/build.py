@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,9 @@ from ..lowering import TABLE, Ref, Refused, nearest
 from ..lowering.table import Operand
 from ..ops.base import Op, Shape
 from ..ops.linear import Add, Center, Sum
+from ..ops.rounded import Rounded
 from .agreement import call_agrees
+from .folding import same_in_float32
 from .graph import Constant, Graph, Input, Node, Peak
 
 
@@ -25,6 +27,7 @@ class Builder:
     nodes: list[Node] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    folded: list[str] = field(default_factory=list)  # calls among constants that another precision rounds otherwise
     target: str = ""
     path: str = ""
     result_shape: Shape = ()
@@ -51,12 +54,14 @@ class Builder:
     def node(self, x: Operand) -> Ref:
         return x if isinstance(x, Ref) else self._append(Constant(self.constant(x)), (), self.constant(x)[None], False)
 
-    def add(self, op: Op, *inputs: Operand) -> Ref:
+    def add(self, op: Op, *inputs: Operand, reads: tuple[Ref, ...] = ()) -> Ref:
         refs = tuple(self.node(x) for x in inputs)
         op, refs = self._simplify(op, refs)
         value = op.forward(*(self.values[r.index] for r in refs))
         perturbed = not isinstance(op, Peak) and any(self.nodes[r.index].perturbed for r in refs)
-        return self._append(op, tuple(r.index for r in refs), value, perturbed)
+        return self._append(
+            op, tuple(r.index for r in refs), value, perturbed or isinstance(op, Rounded), tuple(r.index for r in reads)
+        )
 
     def op(self, x: Ref) -> Op:
         return self.nodes[x.index].op
@@ -83,7 +88,10 @@ class Builder:
         if not _touches((*args, *kwargs.values())):
             if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()):
                 return self.unsupported("random numbers")
-            return operator(*args, **kwargs)
+            value = operator(*args, **kwargs)
+            if not same_in_float32(operator, (*args, *kwargs.values()), value):
+                self.folded.append(f"{operator} at {self.path or 'the top'}")
+            return value
         if isinstance(result, Tensor) and result.dtype not in (torch.float32, torch.float64):
             return self.unsupported(f"a result of type {str(result.dtype).removeprefix('torch.')}")
         if operator not in TABLE:
@@ -96,8 +104,10 @@ class Builder:
 
     # ---- inside ------------------------------------------------------------------------------------------------
 
-    def _append(self, op: Op, inputs: tuple[int, ...], value: Tensor, perturbed: bool) -> Ref:
-        node = Node(len(self.nodes), op, inputs, tuple(value.shape[1:]), self.path, perturbed)
+    def _append(
+        self, op: Op, inputs: tuple[int, ...], value: Tensor, perturbed: bool, reads: tuple[int, ...] = ()
+    ) -> Ref:
+        node = Node(len(self.nodes), op, inputs, tuple(value.shape[1:]), self.path, perturbed, reads)
         self.nodes.append(node)
         self.values.append(value)
         return Ref(node.index)
@@ -118,15 +128,18 @@ class Builder:
             i = stack.pop()
             if i not in needed:
                 needed.add(i)
-                stack.extend(self.nodes[i].inputs)
+                stack.extend((*self.nodes[i].inputs, *self.nodes[i].reads))
         needed.add(0)
         order = {old: new for new, old in enumerate(sorted(needed))}
         nodes = tuple(
-            Node(order[i], n.op, tuple(order[k] for k in n.inputs), n.shape, n.path, n.perturbed)
-            for i in sorted(needed)
-            for n in (self.nodes[i],)
+            replace(n, index=order[n.index], inputs=_at(order, n.inputs), reads=_at(order, n.reads))
+            for n in (self.nodes[i] for i in sorted(needed))
         )
-        return Graph(nodes)
+        return Graph(nodes, tuple(dict.fromkeys(self.folded)))
+
+
+def _at(order: Mapping[int, int], indices: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(order[i] for i in indices)
 
 
 def _touches(x: Any) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..ops.base import Box, Narrowed, Op, Shape, whole_axes
 from ..ops.movement import Concat, Movement, Permute, Reshape
+from ..ops.rounded import Rounded
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Node:
     shape: Shape
     path: str
     perturbed: bool
+    reads: tuple[int, ...] = ()  # nodes whose boxes say how far it may be off
 
     def __str__(self) -> str:
         where = f" at {self.path}" if self.path else ""
@@ -93,6 +95,7 @@ class Graph:
     """Nodes in topological order; node 0 is the perturbed input, the last one the output."""
 
     nodes: tuple[Node, ...]
+    folded: tuple[str, ...] = ()  # calls among constants alone that another precision would round otherwise
 
     @property
     def output(self) -> Node:
@@ -103,7 +106,7 @@ class Graph:
 
     def to(self, dtype: torch.dtype) -> Graph:
         """The same graph with all numbers of its ops in another precision."""
-        return Graph(tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
+        return replace(self, nodes=tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
 
     def values(self, x: Tensor, nominal: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Every node's value at `x` [instances, *shape]; `nominal` are the values at the unperturbed input."""
@@ -147,7 +150,7 @@ def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[
         return frozenset(carried[a] for a in known[0] if a in carried)
     if isinstance(op, (Concat, Peak)):
         return frozenset().union(*known)
-    if isinstance(op, Movement):
+    if isinstance(op, (Movement, Rounded)):
         return known[0]
     blank = [Box.blank(p.shape, parent_like(op)) for p in parents]
     planes = op.planes(*blank)

@@ -13,6 +13,7 @@ from ..ops.linear import Add, Shift, Sum
 from ..ops.movement import Concat, Reshape, Slice
 from ..ops.normalize import Normalize
 from ..ops.product import Multiply
+from ..ops.rounded import Rounded
 from ..ops.softmax import OfDifferences, Softmax, to_scores
 from .build import Builder
 from .graph import Constant, Graph, Input, Node, Peak
@@ -30,7 +31,8 @@ def rebuild(graph: Graph, example: Tensor, replace: Callable[[Builder, Node, tup
         elif isinstance(node.op, Constant):
             refs.append(builder.node(node.op.value))
         else:
-            refs.append(replace(builder, node, inputs) or builder.add(node.op, *inputs))
+            reads = tuple(refs[i] for i in node.reads)
+            refs.append(replace(builder, node, inputs) or builder.add(node.op, *inputs, reads=reads))
     return builder.graph(refs[-1])
 
 
@@ -49,6 +51,8 @@ def by_differences(graph: Graph, example: Tensor) -> Graph:
     """Softmax as a function of the differences of scores, which are then bounded as such."""
 
     def replace(builder: Builder, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
+        if isinstance(node.op, Rounded) and isinstance(node.op.op, Softmax):
+            return builder.add(Rounded(OfDifferences()), inputs[0], reads=builder.inputs(inputs[0]))
         return softmax_by_differences(builder, inputs[0]) if isinstance(node.op, Softmax) else None
 
     return rebuild(graph, example, replace)

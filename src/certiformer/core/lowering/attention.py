@@ -98,22 +98,24 @@ def unmasked(build: Build, x: Ref) -> tuple[Ref, Tensor | None]:
     """Scores without the constants that mask them, and which are kept (None: all)."""
     shape = build.shape(x)
     kept = torch.ones(shape, dtype=torch.bool, device=build.like.device)
-    rest = build.like.new_zeros(shape)
+    rest: list[Tensor] = []  # the last one first; each is added on its own, as the model does
     found = x
     while True:
         op = build.op(found)
         if isinstance(op, Shift):
             low = op.value <= LOW
             kept = kept & ~low
-            rest = rest + torch.where(low, torch.zeros_like(op.value), op.value)
+            rest.append(torch.where(low, torch.zeros_like(op.value), op.value))
         elif not (isinstance(op, Scale) and bool(((op.value == 1) | ~kept).all())):
             break  # a factor of 0 on masked scores does not matter
         (found,) = build.inputs(found)
     if bool(kept.all()):
         return x, None
     found = expand(build, found, shape)
-    rest = torch.where(kept, rest, torch.zeros_like(rest))
-    return (build.add(Shift(rest), found) if bool(rest.any()) else found), kept
+    for value in reversed(rest):
+        value = torch.where(kept, value, torch.zeros_like(value))
+        found = build.add(Shift(value), found) if bool(value.any()) else found
+    return found, kept
 
 
 def masked_softmax(build: Build, x: Ref, kept: Tensor | None, *, empty: float | None = None) -> Ref:

@@ -14,6 +14,8 @@ from ..ops.smooth import Cube, Erf, Gelu, GeluTanh, Rsqrt, Sigmoid, Silu
 from .moves import times
 from .table import Build, Ref
 
+FACTORS, FAR = 2, 64.0  # how many numbers may be multiplied into one, and how far each may be from 1
+
 
 def idiom(build: Build, x: Ref, gate: Ref) -> Ref | None:
     """`c x gate(x)` as one function, or None."""
@@ -71,9 +73,13 @@ def number(value: Tensor) -> float | None:
 
 
 def scaled(build: Build, x: Ref) -> tuple[float, Ref]:
-    """A node as a number times an earlier one."""
+    """A node as a number times an earlier one: one or two ordinary factors, between which float32 loses nothing."""
     factor = 1.0
-    while isinstance(op := build.op(x), Scale) and (c := number(op.value)) is not None:
+    for _ in range(FACTORS):
+        op = build.op(x)
+        c = number(op.value) if isinstance(op, Scale) else None
+        if c is None or not 1 / FAR <= abs(c) <= FAR:
+            break
         factor, x = factor * c, build.inputs(x)[0]
     return factor, x
 

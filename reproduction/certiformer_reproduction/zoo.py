@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +12,9 @@ from certiformer.data import Dataset, Example, load_data
 from certiformer.errors import InputError
 from certiformer.models.folder import CONFIG
 from certiformer.models.network import LAYER_NORMS, Config
+from certiformer.recipe import SHORT_NAMES, Recipe
 from certiformer.training import checkpoint
-from certiformer.training.train import Progress, Recipe, Trained, train
+from certiformer.training.train import Progress, Trained, train
 
 Stored = Literal["float32", "float16"]
 
@@ -102,29 +103,14 @@ def _tiny_data(data: Dataset) -> Dataset:
 
 def train_command(entry: Entry) -> str:
     """The command line that trains this entry anywhere: no path of this machine is in it."""
-    config, recipe = entry.config, entry.recipe
-    options: dict[str, object] = {
-        "data": entry.data,
-        "layers": config.num_hidden_layers,
-        "hidden": config.hidden_size,
-        "feed-forward": config.intermediate_size,
-        "heads": config.num_attention_heads,
-        "layer-norm": config.layer_norm,
-        "vocab-size": config.vocab_size,
-        "epochs": recipe.epochs,
-        "batch-size": recipe.batch_size,
-        "learning-rate": recipe.learning_rate,
-        "weight-decay": recipe.weight_decay,
-        "dropout": config.dropout,
-        "word-dropout": recipe.word_dropout,
-    }
-    for field in ("score_penalty", "embedding_noise", "adversarial", "seed"):
-        if getattr(recipe, field):
-            options[field.replace("_", "-")] = getattr(recipe, field)
-    flags = ["--float16"] if entry.stored_as == "float16" else []
-    flags += ["--bfloat16"] if recipe.precision == "bfloat16" else []
-    words = [f"--{option} {value}" for option, value in options.items()]
-    return " ".join(["certiformer train", *words, *flags, "--out", entry.name])
+    words = [f"--data {entry.data}"]
+    for part in (entry.config, entry.recipe):
+        for f in fields(part):
+            value = getattr(part, f.name)
+            if "help" in f.metadata and value != f.default:
+                words.append(f"{SHORT_NAMES.get(f.name, '--' + f.name.replace('_', '-'))} {value}")
+    stored = [] if entry.stored_as == "float32" else [f"--stored-as {entry.stored_as}"]
+    return " ".join(["certiformer train", *words, *stored, "--out", entry.name])
 
 
 def train_entry(

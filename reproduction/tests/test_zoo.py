@@ -67,7 +67,7 @@ def test_trains_all_skips_finished_ones_and_is_plain_to_read(tmp_path, data_dir,
     assert "already trained, skipped" in capsys.readouterr().out
     half = [*call[:2], "--out", str(tmp_path / "half"), *call[4:]]
     assert beside(["zoo", *half, "--only", "sst-1,sst_1_small", "--float16"]) == 0
-    assert load(tmp_path / "half" / "sst_1_small").facts["command"].endswith("--float16 --out sst_1_small")
+    assert load(tmp_path / "half" / "sst_1_small").facts["command"].endswith("--stored-as float16 --out sst_1_small")
 
 
 def test_unknown_names_and_absent_data_are_one_line(tmp_path, capsys):
@@ -86,7 +86,7 @@ def test_the_command_in_a_card_trains_that_very_model(monkeypatch, capsys):
         return Trained(out, config, 0.5, 0.5, 1.0, ())
 
     monkeypatch.setattr("certiformer.training.train", record)
-    monkeypatch.setattr("certiformer.data.load_data", lambda name, data_dir: name)
+    monkeypatch.setattr("certiformer.data.load_data", lambda name, **_: name)
     other = Recipe(adversarial=0.5, embedding_noise=0.25, seed=3, precision="bfloat16")
     for entry in (*zoo.ZOO, replace(zoo.ZOO[0], recipe=other)):
         with pytest.raises(SystemExit) as stopped:

@@ -131,7 +131,7 @@ def test_parameter_names_are_hugging_faces():
         ({"hidden_size": 10, "num_attention_heads": 4}, "multiple of num_attention_heads"),
         ({"hidden_act": "tanh"}, "hidden_act must be one of relu, gelu"),
         ({"layer_norm": "rms"}, "layer_norm must be one of"),
-        ({"intermediate_size": 0}, "intermediate_size must be a whole number"),
+        ({"intermediate_size": -1}, "intermediate_size must be a whole number"),
         ({"intermediate_size": True}, "intermediate_size must be a whole number"),
         ({"intermediate_size": 1.5}, "intermediate_size must be a whole number"),
         ({"dropout": 1.0}, "dropout"),

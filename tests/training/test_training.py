@@ -17,7 +17,7 @@ from certiformer.training.batches import epoch_order
 from conftest import DATA, needs_data
 
 CONFIG = Config(1, 50, hidden_size=16, intermediate_size=16, num_attention_heads=2, dropout=0.1)
-RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3)
+RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3, weight_decay=0.01, word_dropout=0.0)
 
 
 @pytest.fixture(autouse=True)

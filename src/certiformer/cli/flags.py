@@ -40,14 +40,14 @@ class Given:
 
 def command(
     *kinds: type,
-    argument: inspect.Parameter | None = None,
+    argument: inspect.Parameter | Literal["texts"] | None = "texts",
     without: Sequence[str] = (),
     aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[[Given], int]], Command]:
     """Makes a function of what was given a command, with a flag for every field of some dataclasses; first ones win.
 
-    `argument` stands before the flags: by default the sentences. `without` names fields that say nothing here;
-    `aliases` are further names of flags, by field. The function returns the exit code.
+    `argument` stands before the flags: by default the sentences, none for None. `without` names fields that say
+    nothing here; `aliases` are further names of flags, by field. The function returns the exit code.
     """
 
     def decorate(function: Callable[[Given], int]) -> Command:
@@ -63,7 +63,8 @@ def command(
             said = frozenset(name for name in flags if _said(context, name))
             raise typer.Exit(function(Given(tuple(texts), values, said, context.obj or "")))
 
-        parameters = [_context(), argument or _texts(), *flags.values()]
+        before = [_texts()] if argument == "texts" else [] if argument is None else [argument]
+        parameters = [_context(), *before, *flags.values()]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}
         called.__doc__, called.__name__ = function.__doc__, function.__name__

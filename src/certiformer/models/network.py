@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -12,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._device import DeviceContext
 
-from ..errors import ModelError
+from ..recipe import LAYER_NORMS as LAYER_NORMS
+from ..recipe import Config as Config
 
-LayerNormKind = Literal["no_var", "standard", "none"]
-LAYER_NORMS: tuple[LayerNormKind, ...] = ("no_var", "standard", "none")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 # module of Layer -> its name in Hugging Face's BertLayer
@@ -34,54 +32,6 @@ _CLASSIFIER_NAMES = {
     "pooler": "bert.pooler.dense",
     "classifier": "classifier",
 }
-
-
-@dataclass(frozen=True)
-class Config:
-    """The shape of a classifier. Field names are Hugging Face's; `layer_norm` is ours."""
-
-    num_hidden_layers: int
-    vocab_size: int
-    hidden_size: int = 256
-    intermediate_size: int = 512
-    num_attention_heads: int = 4
-    hidden_act: str = "relu"
-    layer_norm: LayerNormKind = "no_var"
-    layer_norm_eps: float = 1e-12
-    max_position_embeddings: int = 128
-    type_vocab_size: int = 2
-    num_labels: int = 2
-    dropout: float = 0.1
-    labels: tuple[str, ...] = ("negative", "positive")
-
-    def __post_init__(self) -> None:
-        counts = {
-            "num_hidden_layers": (self.num_hidden_layers, 1, 1024),
-            "vocab_size": (self.vocab_size, 1, 10**7),
-            "hidden_size": (self.hidden_size, 1, 10**5),
-            "intermediate_size": (self.intermediate_size, 1, 10**6),
-            "num_attention_heads": (self.num_attention_heads, 1, 10**5),
-            "max_position_embeddings": (self.max_position_embeddings, 2, 10**6),
-            "type_vocab_size": (self.type_vocab_size, 1, 10**4),
-            "num_labels": (self.num_labels, 2, 10**5),
-        }
-        for name, (value, low, high) in counts.items():
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise ModelError(f"{name} must be a whole number from {low} to {high}, found {value!r}")
-        if self.hidden_size % self.num_attention_heads:
-            raise ModelError(
-                f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} and "
-                f"{self.num_attention_heads}"
-            )
-        if self.hidden_act not in ACTIVATIONS:
-            raise ModelError(f"hidden_act must be one of {', '.join(ACTIVATIONS)}, found {self.hidden_act!r}")
-        if self.layer_norm not in LAYER_NORMS:
-            raise ModelError(f"layer_norm must be one of {', '.join(LAYER_NORMS)}, found {self.layer_norm!r}")
-        for name, number, bound in (("layer_norm_eps", self.layer_norm_eps, 1.0), ("dropout", self.dropout, 1.0)):
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < bound:
-                raise ModelError(f"{name} must be a number from 0 to below {bound:g}, found {number!r}")
-        if len(self.labels) != self.num_labels:
-            raise ModelError(f"num_labels is {self.num_labels} but {len(self.labels)} label names were given")
 
 
 class Embeddings(nn.Module):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..models.device import pick_device
+from ..recipe import Recipe
 from .batches import accuracy, build_vocabulary, encode
-from .train import Progress, Recipe, Trained, evaluate, train
+from .train import Progress, Trained, evaluate, train
 
 __all__ = [
     "Progress",

@@ -22,52 +22,11 @@ from ..errors import InputError
 from ..models.device import pick_device
 from ..models.folder import CONFIG, write_folder
 from ..models.model import Model
-from ..models.network import Classifier, Config, Embeddings, build
+from ..models.network import Classifier, Embeddings, build
+from ..recipe import Config, Recipe
 from . import checkpoint
 from .batches import Batch, Encoded, accuracy, batches, build_vocabulary, encode, epoch_order
 from .card import model_card
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train.
-
-    `score_penalty` weighs the mean square of the attention scores; `embedding_noise` is the standard deviation of
-    Gaussian noise on the raw embeddings; `adversarial` is the l2 length of a gradient step on each word's embedding,
-    trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
-    are not kept as the best); `word_dropout` is the share of words shown as [UNK].
-    """
-
-    epochs: int = 10
-    batch_size: int = 128
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    warmup: float = 0.1
-    clip: float = 1.0
-    seed: int = 0
-    evaluations: int = 2  # per epoch; each also writes the checkpoint
-    precision: Literal["float32", "bfloat16"] = "float32"
-    label_smoothing: float = 0.0
-    score_penalty: float = 0.0
-    embedding_noise: float = 0.0
-    adversarial: float = 0.0
-    word_dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "evaluations"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("warmup", "word_dropout", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must be from 0 to below 1, got {getattr(self, name)}")
-        for name in ("weight_decay", "score_penalty", "embedding_noise", "adversarial"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.precision not in ("float32", "bfloat16"):
-            raise InputError(f"precision must be float32 or bfloat16, got {self.precision!r}")
 
 
 @dataclass(frozen=True)

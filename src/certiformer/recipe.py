@@ -1,0 +1,113 @@
+"""What a classifier is made of and how it is trained: every setting once, with its help. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from .core.names import option
+from .errors import InputError, ModelError
+
+Activation = Literal["relu", "gelu"]
+LayerNormKind = Literal["no_var", "standard", "none"]
+LAYER_NORMS: tuple[LayerNormKind, ...] = get_args(LayerNormKind)
+SHORT_NAMES = {  # of flags whose fields are called as in Hugging Face's configurations
+    "num_hidden_layers": "--layers",
+    "hidden_size": "--hidden",
+    "intermediate_size": "--feed-forward",
+    "num_attention_heads": "--heads",
+    "max_position_embeddings": "--max-length",
+}
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of a classifier. Field names are Hugging Face's; `layer_norm` is ours."""
+
+    num_hidden_layers: int = option(1, "Number of Transformer layers.")
+    vocab_size: int = option(15_000, "Most words to keep.")
+    hidden_size: int = option(256, "Width of the embeddings.")
+    intermediate_size: int = option(0, "Width of the feed-forward layers; 0 is twice the width of the embeddings.")
+    num_attention_heads: int = option(4, "Attention heads.")
+    hidden_act: Activation = option("relu", "Activation of the feed-forward layers.")
+    layer_norm: LayerNormKind = option("no_var", "no_var leaves out the division by the standard deviation.")
+    layer_norm_eps: float = 1e-12
+    max_position_embeddings: int = option(128, "Longest text in tokens, with [CLS] and [SEP].")
+    type_vocab_size: int = 2
+    num_labels: int = 2
+    dropout: float = option(0.1, "Dropout.")
+    labels: tuple[str, ...] = ("negative", "positive")
+
+    def __post_init__(self) -> None:
+        if self.intermediate_size == 0 and isinstance(self.hidden_size, int):
+            object.__setattr__(self, "intermediate_size", 2 * self.hidden_size)
+        counts = {
+            "num_hidden_layers": (self.num_hidden_layers, 1, 1024),
+            "vocab_size": (self.vocab_size, 1, 10**7),
+            "hidden_size": (self.hidden_size, 1, 10**5),
+            "intermediate_size": (self.intermediate_size, 1, 10**6),
+            "num_attention_heads": (self.num_attention_heads, 1, 10**5),
+            "max_position_embeddings": (self.max_position_embeddings, 2, 10**6),
+            "type_vocab_size": (self.type_vocab_size, 1, 10**4),
+            "num_labels": (self.num_labels, 2, 10**5),
+        }
+        for name, (value, low, high) in counts.items():
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise ModelError(f"{name} must be a whole number from {low} to {high}, found {value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ModelError(
+                f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} and "
+                f"{self.num_attention_heads}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise ModelError(f"hidden_act must be one of {', '.join(ACTIVATIONS)}, found {self.hidden_act!r}")
+        if self.layer_norm not in LAYER_NORMS:
+            raise ModelError(f"layer_norm must be one of {', '.join(LAYER_NORMS)}, found {self.layer_norm!r}")
+        for name, number, bound in (("layer_norm_eps", self.layer_norm_eps, 1.0), ("dropout", self.dropout, 1.0)):
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < bound:
+                raise ModelError(f"{name} must be a number from 0 to below {bound:g}, found {number!r}")
+        if len(self.labels) != self.num_labels:
+            raise ModelError(f"num_labels is {self.num_labels} but {len(self.labels)} label names were given")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.
+
+    `score_penalty` weighs the mean square of the attention scores; `embedding_noise` is the standard deviation of
+    Gaussian noise on the raw embeddings; `adversarial` is the l2 length of a gradient step on each word's embedding,
+    trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
+    are not kept as the best); `word_dropout` is the share of words shown as [UNK].
+    """
+
+    epochs: int = option(10, "Passes over the training part.")
+    batch_size: int = option(128, "Texts a step.")
+    learning_rate: float = option(5e-4, "Highest learning rate.")
+    weight_decay: float = option(0.05, "Weight decay of the matrices.")
+    warmup: float = option(0.1, "Share of the steps over which the learning rate rises.")
+    clip: float = option(1.0, "Largest norm of a gradient.")
+    seed: int = option(0, "Seed of all randomness.")
+    evaluations: int = option(2, "Evaluations an epoch; each also writes the checkpoint.")
+    precision: Literal["float32", "bfloat16"] = option("float32", "Number format of the training.")
+    label_smoothing: float = option(0.0, "Share of the loss that goes to the other labels.")
+    score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
+    embedding_noise: float = option(0.0, "Gaussian noise on the embeddings.")
+    adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
+    word_dropout: float = option(0.1, "Share of words shown as unknown.")
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "evaluations"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("warmup", "word_dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must be from 0 to below 1, got {getattr(self, name)}")
+        for name in ("weight_decay", "score_penalty", "embedding_noise", "adversarial"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.precision not in ("float32", "bfloat16"):
+            raise InputError(f"precision must be float32 or bfloat16, got {self.precision!r}")

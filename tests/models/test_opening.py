@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,6 +168,31 @@ def test_hashes_see_embeddings_activations_and_words() -> None:
     )
     assert opened.hashes()["weights"] == upper.hashes()["weights"]
     assert opened.hashes()["vocabulary"] != upper.hashes()["vocabulary"]
+
+
+def test_hashes_see_what_a_config_says_in_words() -> None:
+    """The same weights and modules, of which the forward pass makes another model."""
+
+    def opened(pooling: str) -> cf.Model:
+        torch.manual_seed(0)
+        return cf.load(tiny.build("ModernBert" + TEXTS, classifier_pooling=pooling))
+
+    first, same, other = opened("cls").hashes(), opened("cls").hashes(), opened("mean").hashes()
+    assert first == same
+    assert first["weights"] == other["weights"]
+    assert first["structure"] != other["structure"]
+
+
+def test_hashes_see_words_tensors_and_objects_that_modules_hold() -> None:
+    module = nn.Linear(4, 2)
+    held: list[Any] = ["mean", {"k": 1.0}, torch.ones(2), SimpleNamespace(pool="mean")]
+    changed: list[Any] = ["max", {"k": 2.0}, torch.zeros(2), SimpleNamespace(pool="max")]
+    for before, after in zip(held, changed, strict=True):
+        module.held = before
+        first = cf.load(module).hashes()["structure"]
+        assert cf.load(module).hashes()["structure"] == first
+        module.held = after
+        assert cf.load(module).hashes()["structure"] != first
 
 
 def test_a_folder_has_the_same_hashes_wherever_it_lies(tmp_path: Path) -> None:

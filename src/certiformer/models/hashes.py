@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
+
+# of a model or its config: where it was read, by which version, and in which precision, which the weights tell
+ELSEWHERE = frozenset({"name_or_path", "_name_or_path", "transformers_version", "dtype", "torch_dtype"})
 
 
 def weights_hash(*halves: object) -> str:
@@ -19,8 +24,7 @@ def weights_hash(*halves: object) -> str:
     found = hashlib.sha256()
     for name, tensor in sorted(_tensors(halves), key=lambda pair: pair[0]):
         found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        found.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+        found.update(_bytes(tensor))
     return found.hexdigest()
 
 
@@ -44,23 +48,46 @@ def _tensors(halves: tuple[object, ...]) -> Iterator[tuple[str, Tensor]]:
             yield from ((f"{k}.{name}", x) for name, x in half.named_buffers(remove_duplicate=False))
 
 
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
+
+
 def _described(above: str, half: object) -> Iterator[str]:
     if not isinstance(half, nn.Module):
         yield f"{above} {_named(half)}"
         return
     for name, module in half.named_modules(remove_duplicate=False):
-        settings = {key: _setting(value) for key, value in vars(module).items() if key[0] != "_" and key != "training"}
+        settings = {key: _setting(value) for key, value in vars(module).items() if _told(key)}
         kept = {key: value for key, value in sorted(settings.items()) if value is not None}
         yield f"{above}.{name} {_named(type(module))} {module.extra_repr()} {json.dumps(kept)}"
 
 
-def _setting(value: object) -> str | None:
-    """A number, or the name of a function; nothing of what may hold a path, a device or an address."""
-    if isinstance(value, (bool, int, float)):
+def _told(key: str) -> bool:
+    return key[0] != "_" and key != "training" and key not in ELSEWHERE
+
+
+def _setting(value: object, depth: int = 8) -> str | None:
+    """A number, a word, a tensor, the name of a function, or what holds such things, as a model's config does.
+
+    Nothing of what may hold an address, no field of `ELSEWHERE`, and nothing deeper than `depth`.
+    """
+    if isinstance(value, (bool, int, float, str)):
         return repr(value)
-    if isinstance(value, (tuple, list)) and all(isinstance(v, (bool, int, float)) for v in value):
-        return repr(tuple(value))
-    return _named(value) if callable(value) and not isinstance(value, nn.Module) else None
+    if isinstance(value, Tensor):
+        return hashlib.sha256(_bytes(value)).hexdigest()
+    if callable(value):
+        return None if isinstance(value, nn.Module) else _named(value)
+    plain = getattr(value, "to_dict", None)  # a config of Hugging Face
+    if callable(plain):
+        value = plain()
+    elif is_dataclass(value) or isinstance(value, SimpleNamespace):
+        value = getattr(value, "__dict__", {})
+    if depth and isinstance(value, (tuple, list)):
+        return repr([_setting(v, depth - 1) for v in value])
+    if depth and isinstance(value, Mapping):
+        return repr(sorted((str(k), str(_setting(v, depth - 1))) for k, v in value.items() if k not in ELSEWHERE))
+    return None
 
 
 def _named(value: object) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ from .questions.importance import ImportanceResult
 from .questions.importance import importance as rank
 from .questions.inputs import Inputs
 from .questions.search import RadiusResult
-from .questions.threads import threads
+from .questions.threads import plain, threads
 from .questions.verdict import CertifyResult, Counterexample
 from .questions.workspace import Workspace
 
@@ -77,13 +78,16 @@ class Certifier:
         """`changes` are fields of `Options`, as in `Certifier(model, splits=8)`."""
         self.options = replace(Options() if options is None else _options(options), **changes)
         self.model = model if isinstance(model, Model) else load(model)
-        self.workspace = Workspace(self.model)
+        with plain():
+            self.workspace = Workspace(self.model)
 
     def __repr__(self) -> str:
         return f"Certifier({self.model.name!r}, {self.options})"
 
-    def _threads(self) -> Any:
-        return threads(self.workspace.model, self.options.threads)
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        with plain(), threads(self.workspace.model, self.options.threads):
+            yield
 
     @keywords(Question)
     def radius(self, inputs: Inputs, question: Question) -> RadiusResult:
@@ -93,37 +97,37 @@ class Certifier:
     @keywords(Question)
     def radii(self, inputs: Sequence[Inputs], question: Question) -> tuple[RadiusResult, ...]:
         """As `radius`, for many inputs: those of one length are searched together."""
-        with self._threads():
+        with self._answering():
             return search.radii(self.workspace, inputs, question, self.options)
 
     @keywords(CertifyQuestion)
     def certify(self, inputs: Inputs, question: CertifyQuestion) -> CertifyResult:
         """The verdict within a radius, or under substitutions."""
-        with self._threads():
+        with self._answering():
             return verdict.certify(self.workspace, inputs, question, self.options)
 
     @keywords(BoundsQuestion)
     def bounds(self, inputs: Inputs, question: BoundsQuestion) -> Bounds:
         """The margins within a radius."""
-        with self._threads():
+        with self._answering():
             return bound(self.workspace, inputs, question, self.options)
 
     @keywords(AttackQuestion)
     def attack(self, inputs: Inputs, question: AttackQuestion) -> AttackResult:
         """The smallest change of each set of words that an attack finds."""
-        with self._threads():
+        with self._answering():
             return find_changes(self.workspace, inputs, question, self.options)
 
     @keywords(Question)
     def estimate(self, inputs: Sequence[Inputs], question: Question) -> Estimate:
         """How long the radii of some inputs should take, and how much memory."""
-        with self._threads():
+        with self._answering():
             return estimate(self.workspace, inputs, question, self.options)
 
     @keywords(ImportanceQuestion)
     def importance(self, inputs: Inputs, question: ImportanceQuestion) -> ImportanceResult:
         """The words, most important first."""
-        with self._threads():
+        with self._answering():
             return rank(self.workspace, inputs, question, self.options)
 
 

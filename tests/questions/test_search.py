@@ -183,6 +183,17 @@ def test_bad_options_are_named(change: dict[str, Any]) -> None:
         cf.radius(random_model(), IDS, **change)
 
 
+@pytest.mark.parametrize("positions", [[[]], [[1], []], [1.5], [None], [torch.tensor(1)], [[1], 1.5]])
+def test_what_is_no_set_of_positions_is_named(positions: Any) -> None:
+    with pytest.raises(cf.InputError, match="positions="):
+        cf.radius(random_model(), IDS, positions=positions)
+
+
+def test_one_text_is_not_a_list_of_them() -> None:
+    with pytest.raises(cf.InputError, match="expected a list of inputs"):
+        cf.radii(random_model(), "abc")
+
+
 def test_auto_says_what_it_chose() -> None:
     model = random_model(layers=2)
     quick = cf.radius(model, IDS, budget="fast")

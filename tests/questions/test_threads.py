@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -71,3 +72,17 @@ def test_two_threads_of_a_program_leave_its_number_alone() -> None:
         worker.join()
     assert found == [alone.radii] * 3
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_no_mode_of_the_caller_reaches_an_answer(dtype: Any) -> None:
+    """Autocast would compute the bounds themselves in bfloat16, and no attack finds its way in inference mode."""
+    model = random_model()
+    ask = cf.Certifier(model, dtype=dtype)
+    expected = ask.bounds(IDS, eps=0.01)
+    for mode in (torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode()):
+        with mode:
+            assert torch.equal(ask.bounds(IDS, eps=0.01).lower, expected.lower)
+            assert torch.equal(cf.bounds(model, IDS, eps=0.01, dtype=dtype).lower, expected.lower)
+            assert cf.certify(model, IDS, eps=1e-4, dtype=dtype).status == "certified"
+            assert cf.certify(model, torch.ones(4, 8), eps=100.0, dtype=dtype).status == "refuted"

@@ -60,7 +60,7 @@ def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> 
     shape = list(inputs.shape)
     if inputs.dim() not in (2, 3) or (inputs.dim() == 3 and shape[0] != 1) or 0 in shape:
         raise InputError(f"inputs: expected embeddings [n, d] or [1, n, d], found a tensor of shape {shape}")
-    return inputs.detach().reshape(1, *shape[-2:]).to(device=device, dtype=dtype)  # [1, n, d]
+    return inputs.detach().clone().reshape(1, *shape[-2:]).to(device=device, dtype=dtype)  # [1, n, d]
 
 
 def _encode(model: Model, text: str) -> Encoding:

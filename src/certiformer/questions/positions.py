@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, short
 from ..options import Place, Positions, Question
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .inputs import Prepared
 
 MOST_SETS = 1_000_000
+SETS = (list, tuple, set, frozenset, range)
 
 
 def position_sets(prepared: Prepared, question: Question) -> list[tuple[int, ...]]:
@@ -66,7 +67,10 @@ def _items(positions: Positions, asked: str) -> list[Sequence[Place]]:
         raise InputError(
             f"{asked}: each alone, or all together? Write {short(alone)} for the one, {short(together)} for the other"
         )
-    return [[item] if isinstance(item, (int, str)) else list(item) for item in positions]
+    sets: list[Any] = [list(item) if isinstance(item, SETS) else [item] for item in positions]
+    if [] in sets:
+        raise InputError(f"{asked}: a set without a position in it")
+    return sets
 
 
 def _number(written: str) -> Place:

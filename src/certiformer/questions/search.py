@@ -23,6 +23,7 @@ from ..core.deadline import Deadline, OutOfTime
 from ..core.problem import Problem
 from ..core.sets.ball import Ball, dual, norm
 from ..core.split import divide
+from ..errors import InputError, short
 from ..options import Options, Question
 from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
@@ -42,6 +43,8 @@ def radii(
     workspace: Workspace, inputs: Sequence[Inputs], question: Question, options: Options
 ) -> tuple[RadiusResult, ...]:
     """The certified radius of every set of positions of every input; inputs of one length are searched together."""
+    if isinstance(inputs, str):
+        raise InputError(f"inputs={short(inputs)}: expected a list of inputs; for one, ask for its radius")
     prepared = [prepare_for(workspace, x, question.label, options) for x in inputs]
     sets = [position_sets(q, question) for q in prepared]
     total, done = sum(len(s) for s in sets), 0

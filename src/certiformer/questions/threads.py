@@ -1,6 +1,7 @@
-"""How many threads a question takes: one for a small model, which gains nothing from more and waits for them.
+"""What a question is answered in, whatever its caller is in the middle of: how many threads, and no mode of PyTorch.
 
-On a busy machine two threads that wait for each other made small models 28 times slower than one.
+One thread for a small model, which gains nothing from more and waits for them: on a busy machine two threads that wait
+for each other made small models 28 times slower than one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ def threads(model: Model, asked: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Numbers in the precision that they have, and gradients where they are asked for.
+
+    Autocast computes products in less than single precision, which no bound accounts for; in inference mode no attack
+    finds its way. Both belong to the thread that is in them, and are as before afterwards.
+    """
+    with torch.inference_mode(False), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        yield
 
 
 def _usual(model: Model) -> int | None:

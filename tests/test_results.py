@@ -113,6 +113,7 @@ def made(tokens: tuple[str, ...]) -> RadiusResult:
         tolerance=0.001,
         calls=1.0,
         seconds=0.1,
+        complete=True,
     )
 
 

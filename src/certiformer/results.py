@@ -103,6 +103,7 @@ class RadiusResult(Result):
     tolerance: float
     calls: float  # evaluations of the bounds, on average over the sets
     seconds: float
+    complete: bool  # False where the time was out: more may be provable
 
     @property
     def smallest(self) -> tuple[tuple[int, ...], float]:

@@ -304,7 +304,8 @@ def test_out_of_time_ends_with_what_is_proved(folder, capsys, tmp_path):
     code, _, err = run(capsys, "radius", *TEXTS, *call, "--out", out, "--quiet")
     document = from_json(out.read_text())
     assert code == 1
-    assert err == f"out of time; {len(document.results)} finished sentences kept, the others were not begun\n"
+    assert err == f"out of time; sentences finished: 0, begun: {len(document.results)}\n"
+    assert not any(r.complete for sentence in document.results for r in sentence.runs)
     assert (document.complete, document.stopped) == (False, "out of time")
     assert 0 < len(document.results) < len(TEXTS)
     assert document.settings["timeout"] == 1e-6

@@ -92,3 +92,10 @@ def test_an_estimate_grows_with_the_work_and_names_what_is_cheaper(monkeypatch: 
     assert one.memory > 0
     assert "backward" in str(many)
     assert all(seconds < many.seconds for _, seconds in many.cheaper)
+
+
+def test_a_result_says_whether_the_time_was_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(layers=1, scale=0.3, seed=3)
+    assert cf.radius(model, IDS, method="backward-forward", timeout=1e6).complete
+    Clock(monkeypatch)
+    assert not cf.radius(model, IDS, method="backward-forward", timeout=5).complete

@@ -31,7 +31,7 @@ def earlier(out: Path | None, items: Sequence[Item], now: Document) -> tuple[dic
     ]
     if differ:
         raise InputError(f"--resume: {out} was made with {', '.join(differ)}: use the same, or another file")
-    known = {sentence.text: sentence for sentence in document.results}
+    known = {s.text: s for s in document.results if all(run.complete for run in s.runs)}  # the others go on
     return {k: known[item.text] for k, item in enumerate(items) if item.text in known}, document.seconds
 
 

@@ -95,6 +95,8 @@ class Job:
                         write(self._document(began, complete=False), self.out)
         except KeyboardInterrupt:
             complete = False
+        if any(not run.complete for sentence in self.found.values() for run in sentence.runs):
+            complete, self.stopped = False, OUT_OF_TIME
         return self._document(began, complete=complete)
 
     def _handled(self) -> int:

@@ -86,7 +86,8 @@ def _run(sentence: Sentence, run: Run, output: Console) -> Group:
     parts.append(shown(told[:1].upper() + told[1:] + "."))
     if run.method is not None:
         seconds = "" if run.seconds is None else f", {run.seconds:.1f} s"
-        parts.append(Text(f"{run.norm}, {run.method}, {run.relaxation} relaxation{seconds}", style="dim"))
+        ended = "" if run.complete else ", out of time: more may be provable"
+        parts.append(Text(f"{run.norm}, {run.method}, {run.relaxation} relaxation{seconds}{ended}", style="dim"))
     return Group(*parts)
 
 

@@ -56,7 +56,8 @@ def finish(document: Document, target: Target) -> int:
             f"{rate:.3g} a second"
         )
     if document.stopped is not None:
-        say(f"{document.stopped}; {len(document.results)} finished sentences kept, the others were not begun")
+        done = sum(all(run.complete for run in s.runs) for s in document.results)
+        say(f"{document.stopped}; sentences finished: {done}, begun: {len(document.results) - done}")
         return UNKNOWN
     if not document.complete:
         done = len(document.results)

@@ -24,9 +24,13 @@ class Deadline:
     def limited(self) -> bool:
         return self.end < float("inf")
 
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() > self.end
+
     def check(self) -> None:
         """Raise `OutOfTime` where the moment has passed."""
-        if time.monotonic() > self.end:
+        if self.passed:
             raise OutOfTime
 
 

@@ -84,7 +84,8 @@ def _group(
     for i, q, sets in group:
         part = slice(k, k + len(sets))
         share = seconds * len(sets) / len(questions)
-        results[i] = _result(q, sets, found[part], calls[part], problem, options, share)
+        result = _result(q, sets, found[part], calls[part], problem, options, share)
+        results[i] = replace(result, complete=not problem.deadline.passed)
         k += len(sets)
     return results
 
@@ -114,6 +115,7 @@ def _result(
         tolerance=options.tolerance,
         calls=sum(calls) / max(1, len(calls)),
         seconds=seconds,
+        complete=True,
     )
 
 

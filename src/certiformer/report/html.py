@@ -194,7 +194,8 @@ def _costs(run: Run) -> str:
     if run.method is not None:
         calls = "" if run.calls is None else f", {run.calls:.1f} bound evaluations a set"
         seconds = "" if run.seconds is None else f" in {run.seconds:.2f} s"
-        parts.append(f"certified by {run.method} with the {run.relaxation} relaxation{seconds}{calls}")
+        ended = "" if run.complete else ", out of time: more may be provable"
+        parts.append(f"certified by {run.method} with the {run.relaxation} relaxation{seconds}{calls}{ended}")
     if run.attack is not None:
         seconds = "" if run.attack_seconds is None else f" in {run.attack_seconds:.2f} s"
         parts.append(f"attacked by {run.attack}{seconds}")

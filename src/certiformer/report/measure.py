@@ -126,4 +126,5 @@ def _run(
         attack=None if found is None else found.method,
         attack_seconds=None if found is None else found.seconds,
         error=None if error is None else error.to_json(),
+        complete=proved is None or proved.complete,
     )

@@ -45,6 +45,7 @@ class Run:
     attack: str | None = None
     attack_seconds: float | None = None
     error: dict[str, Any] | None = None
+    complete: bool = True  # False where the time was out before the search had ended
 
 
 @dataclass(frozen=True)

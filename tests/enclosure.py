@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,17 +10,14 @@ import torch
 from torch import Tensor
 
 from certiformer.core.interval import interval_boxes
+from certiformer.core.names import METHODS, RELAXATIONS
 from certiformer.core.ops.base import Box
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Piece
 from certiformer.core.split import Split
 from certiformer.questions.inputs import Prepared, problem_of
 
-WAYS: tuple[tuple[Any, Any], ...] = tuple(
-    (method, relaxation)
-    for method in ("ibp", "forward", "backward", "backward-forward")
-    for relaxation in ("paper", "tight")
-)
+WAYS = tuple(itertools.product(METHODS, RELAXATIONS))
 EVALUATION = 1e-9  # what the evaluation of the points may be off by, relative to 1 + their size
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import certiformer as cf
+from certiformer.core.names import METHODS, RELAXATIONS
 from certiformer.core.sets import Ball
 from certiformer.models import BUNDLED, Model
 from certiformer.models.network import Classifier
@@ -19,7 +20,7 @@ from certiformer.questions.inputs import margins, prepare
 from conftest import IDS, random_model
 
 STEPS, STARTS = 12, 320
-WAYS = [("auto", "tight"), *itertools.product(("ibp", "forward", "backward", "backward-forward"), ("tight", "paper"))]
+WAYS = [("auto", "tight"), *itertools.product(METHODS, RELAXATIONS)]
 NORMS = (1.0, 2.0, math.inf, 1.5)
 EXTRAS: tuple[dict[str, Any], ...] = ({}, {"dtype": "float32"}, {"splits": 4}, {"steps": 1, "splits": 0}, {"steps": 1})
 SENTENCES = ("a gripping , funny film with a great cast", "the plot is dull and the jokes are tired")

@@ -40,6 +40,7 @@ TREES = [
     "(1 (1 bad) (1 (2 plot) (1 (2 .) (1 dull))))",
 ]
 ROWS = "label\tsentence\n" + "".join(f"{i % 2}\t{('bad', 'good')[i % 2]} film .\n" for i in range(12))
+SMALLEST = ["--sentences", "1", "--only", "sst_1", "--norms", "2", "--methods", "gradient,paper"]
 
 
 @pytest.fixture(scope="module")
@@ -223,19 +224,7 @@ def test_a_killed_run_is_continued_and_nothing_is_done_twice(call, tmp_path, mon
 
 
 def test_a_time_limit_stops_between_cells_and_marks_what_is_open(call, tmp_path, capsys):
-    small = [
-        "tables",
-        "main",
-        *call,
-        "--sentences",
-        "1",
-        "--only",
-        "sst_1",
-        "--norms",
-        "2",
-        "--methods",
-        "gradient,paper",
-    ]
+    small = ["tables", "main", *call, *SMALLEST]
     assert main([*small, "--time-limit", "0"]) == 0
     assert "the time limit was reached; 3 cells are open" in capsys.readouterr().err
     written = (tmp_path / "out/main.md").read_text()
@@ -250,19 +239,7 @@ def test_a_time_limit_stops_between_cells_and_marks_what_is_open(call, tmp_path,
 
 
 def test_a_lower_bound_above_an_upper_bound_is_marked_and_fails(call, tmp_path, capsys):
-    small = [
-        "tables",
-        "main",
-        *call,
-        "--sentences",
-        "1",
-        "--only",
-        "sst_1",
-        "--norms",
-        "2",
-        "--methods",
-        "gradient,paper",
-    ]
+    small = ["tables", "main", *call, *SMALLEST]
     assert main(small) == 0
     path = tmp_path / "out" / FILE
     records = [json.loads(line) for line in path.read_text().splitlines()]

@@ -19,13 +19,14 @@ from .core.names import BoundOptions, Checked, one_of, option, whole
 from .errors import InputError, short
 from .norms import norm_order
 
+PrecisionName = Literal["float64", "float32"]
 if TYPE_CHECKING:
     import torch
 
-    Precision = Literal["float64", "float32"] | torch.dtype
+    Precision = PrecisionName | torch.dtype
     Device = str | torch.device | None
 else:
-    Precision = Literal["float64", "float32"]
+    Precision = PrecisionName
     Device = str | None
 
 AttackMethod = Literal["gradient", "enumeration"]
@@ -35,7 +36,6 @@ Substitutions = Mapping[str, Sequence[str]]
 Progress = Callable[[int, int], None]  # how much is done, and of how much
 
 SPLITS_WITH_STEPS = 4
-PRECISIONS = ("float64", "float32")
 P = ParamSpec("P")
 A = TypeVar("A")
 B = TypeVar("B")
@@ -75,10 +75,7 @@ class Options(Machine, BoundOptions):
             raise InputError(f"tolerance={self.tolerance!r}: expected a number between 0 and 1")
         if self.timeout is not None and not (number(self.timeout) and self.timeout > 0):
             raise InputError(f"timeout={self.timeout!r}: expected a number of seconds above 0")
-        named = str(self.dtype).removeprefix("torch.")
-        if named not in PRECISIONS:
-            raise InputError(f"dtype={self.dtype}: expected torch.float64 or torch.float32")
-        object.__setattr__(self, "dtype", named)
+        object.__setattr__(self, "dtype", precision_name("dtype", self.dtype))
         if self.method == "ibp" and (self.steps or (self.splits or 0) > 1):
             raise InputError(
                 f"method='ibp', steps={self.steps}, splits={self.splits}: intervals have nothing to refine"
@@ -161,10 +158,7 @@ class AttackQuestion(Question):
         one_of("attack_method", self.attack_method, get_args(AttackMethod))
         whole("attack_steps", self.attack_steps, least=1)
         whole("restarts", self.restarts, least=1)
-        named = str(self.attack_dtype).removeprefix("torch.")
-        if named not in PRECISIONS:
-            raise InputError(f"attack_dtype={self.attack_dtype}: expected torch.float32 or torch.float64")
-        object.__setattr__(self, "attack_dtype", named)
+        object.__setattr__(self, "attack_dtype", precision_name("attack_dtype", self.attack_dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +240,14 @@ def _current(name: str, known: list[str], aliases: Mapping[str, str], given: Map
             raise TypeError(f"{name}() has no option {key}=; {hint}")
         found[now] = value
     return found
+
+
+def precision_name(name: str, value: Precision) -> str:
+    """A number format by its name: `torch.float64` is "float64"."""
+    named = str(value).removeprefix("torch.")
+    if named not in get_args(PrecisionName):
+        raise InputError(f"{name}={value!r}: expected {' or '.join(get_args(PrecisionName))}")
+    return named
 
 
 def number(value: object) -> bool:

@@ -7,37 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
+from calling import run, tiny_folder
 from certiformer import report as reporting
-from certiformer.cli import main
 from certiformer.cli.commands import COMMANDS
-from certiformer.models import Config, write_folder
-from certiformer.models.network import build
-from certiformer.models.tokenizer import SPECIAL_TOKENS
 from certiformer.report import from_json
 
-VOCABULARY = (*SPECIAL_TOKENS, "a", "good", "bad", "film", "[", "]")
+WORDS = ("a", "good", "bad", "film", "[", "]")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    torch.manual_seed(2)
-    config = Config(
-        1, len(VOCABULARY), hidden_size=8, intermediate_size=8, num_attention_heads=2, max_position_embeddings=12
-    )
-    embed, classifier = build(config)
-    for parameter in (*embed.parameters(), *classifier.parameters()):
-        parameter.data *= 15 if parameter.dim() > 1 else 1
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    return write_folder(path, config=config, embed=embed, classifier=classifier, vocabulary=VOCABULARY)
-
-
-def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    return int(stopped.value.code or 0), out, err
+    return tiny_folder(tmp_path_factory.mktemp("models") / "tiny", WORDS)
 
 
 def test_radius_prints_a_table_and_what_it_means(folder, capsys):

@@ -18,13 +18,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from calling import run, tiny_folder
 from certiformer import report as reporting
-from certiformer.cli import main, running
+from certiformer.cli import running
 from certiformer.cli.progress import Bar
 from certiformer.cli.reading import Item
-from certiformer.models import Config, write_folder
-from certiformer.models.network import build
-from certiformer.models.tokenizer import SPECIAL_TOKENS
 from certiformer.numbers import down, up
 from certiformer.report import Document, from_json
 
@@ -34,23 +32,7 @@ TEXTS = ["a good film", "bad film", "a bad plot", "dull", "good plot", "a dull f
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    torch.manual_seed(2)
-    vocabulary = (*SPECIAL_TOKENS, *WORDS)
-    config = Config(
-        1, len(vocabulary), hidden_size=8, intermediate_size=8, num_attention_heads=2, max_position_embeddings=12
-    )
-    embed, classifier = build(config)
-    for parameter in (*embed.parameters(), *classifier.parameters()):
-        parameter.data *= 15 if parameter.dim() > 1 else 1
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    return write_folder(path, config=config, embed=embed, classifier=classifier, vocabulary=vocabulary)
-
-
-def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    return int(stopped.value.code or 0), out, err
+    return tiny_folder(tmp_path_factory.mktemp("models") / "tiny", WORDS)
 
 
 def radii(document: Document) -> list[tuple[str, list[float | None]]]:

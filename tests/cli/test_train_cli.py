@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from certiformer.cli import main
+from calling import run
 from certiformer.cli.train import portable
 from certiformer.models import load
 
@@ -23,13 +23,6 @@ def tables(tmp_path) -> Path:
     for part in ("train", "dev", "test"):
         (folder / f"{part}.tsv").write_text(ROWS)
     return folder
-
-
-def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    return int(stopped.value.code or 0), out, err
 
 
 def test_train_eval_and_the_command_in_the_card(tmp_path, tables, capsys):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import certiformer as cf
+from certiformer.core.names import METHODS
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Piece
 from certiformer.core.sets.ball import dual
@@ -31,7 +32,6 @@ from .programs import READERS, Program, Step
 DIGITS = 80
 SLACK = mp.mpf(10) ** -40
 INPUTS = ("normal", "normal", "normal", "equal rows", "constant rows", "zeros", "one large")
-METHODS = ("ibp", "forward", "backward", "backward-forward")
 EXTRAS = ("", "", "steps", "splits", "both")
 counts: Counter[str] = Counter()
 

@@ -25,6 +25,8 @@ from enclosure import WAYS, hold
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 transformers.logging.set_verbosity_error()
 
+from tiny import randomized  # noqa: E402
+
 COMMON: dict[str, Any] = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
@@ -35,17 +37,6 @@ COMMON: dict[str, Any] = {
     "num_labels": 3,
 }
 NORMS = (2.0, math.inf, 1.0, 1.5)
-
-
-def randomized(model: Any, scale: float = 0.25) -> Any:
-    """Weights large enough for attention and activations to be far from linear."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            norm = "norm" in name.lower() or "ln_" in name
-            parameter.copy_(1 + 0.1 * noise if norm and name.endswith("weight") else scale * noise)
-    return model.eval()
 
 
 def bert(attention: str, **more: Any) -> Any:

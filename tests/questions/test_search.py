@@ -127,7 +127,7 @@ def closed(bracket: Bracket, margin: Callable[[float], float], *, draft: bool) -
     drop=st.floats(0.02, 2.0),
     off=st.floats(-0.02, 0.02),
 )
-def test_a_sketch_may_be_wrong_and_only_costs_time(end: float, power: float, drop: float, off: float) -> None:
+def test_a_draft_may_be_wrong_and_only_costs_time(end: float, power: float, drop: float, off: float) -> None:
     """Margins that fall to their end, or off a cliff before it, and a draft that is off by up to two percent."""
 
     def margin(eps: float) -> float:

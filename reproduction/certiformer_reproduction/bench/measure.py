@@ -52,10 +52,6 @@ class Measured:
     flops: float  # that the method needs, by the count of `floor.py`
     floor: float  # seconds
 
-    @property
-    def words_per_second(self) -> float:
-        return self.sets / self.seconds
-
     def to_json(self) -> dict[str, Any]:
         return {"key": self.case.key, **asdict(self)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -97,7 +98,8 @@ def _together(
 
 def _check_attack(given: Given, attack: bool) -> None:
     """Options of an attack that is not made would be ignored."""
-    wrong = sorted(given.said & {"attack_method", "attack_steps", "restarts", "seed", "attack_dtype"})
+    own = {f.name for f in fields(AttackQuestion)} - {f.name for f in fields(Question)}
+    wrong = sorted(given.said & own)
     if wrong and not attack:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
         raise InputError(f"--no-attack and {named}: there is no attack that this could be said of")

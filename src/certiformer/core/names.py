@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from ..errors import InputError
 
 Method = Literal["ibp", "forward", "backward", "backward-forward"]
-AutoMethod = Literal["auto", "ibp", "forward", "backward", "backward-forward"]
+AutoMethod = Literal["auto", Method]
 Relaxation = Literal["paper", "tight"]
 Budget = Literal["fast", "balanced", "tight"]
 Arithmetic = Literal["real", "float32"]
@@ -55,7 +55,7 @@ class BoundOptions(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("method", self.method, ("auto", *METHODS))
+        one_of("method", self.method, get_args(AutoMethod))
         one_of("relaxation", self.relaxation, RELAXATIONS)
         one_of("arithmetic", self.arithmetic, get_args(Arithmetic))
         one_of("budget", self.budget, get_args(Budget))

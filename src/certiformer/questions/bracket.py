@@ -1,44 +1,65 @@
-"""What is known of one instance while its radius is searched, and where to look next."""
+"""What is known of one instance while its radius is searched, and where to look next.
+
+The words used here: the *loss* at a radius is the part of the margin that is gone there, `1 - margin / nominal`; the
+*end* is the radius at which it is 1. `USUAL` says at which share of the way to the end a loss is usually met. So every
+evaluation says where the end should be, and two of them correct that for this instance (`root`). `docs/method.md` has
+an example, step by step.
+"""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-# What the margin has lost, in units of the margin at rest, at a share of the radius where it ends: as it usually goes.
-# Measured on models of one to three layers; it falls ever more steeply until the relaxation has nothing left to lose.
+# (loss, share of the way to the end), as it usually goes: measured on models of one to three layers. The loss grows ever
+# more steeply until the relaxation has nothing left to lose.
 USUAL = (
     (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.80), (0.36, 0.85), (0.5, 0.90), (0.6, 0.922),
     (0.75, 0.957), (1.0, 1.0), (1.13, 1.021), (1.33, 1.055), (1.55, 1.095), (1.8, 1.2), (2.0, 1.33), (2.2, 1.45),
     (2.5, 1.75), (2.8, 2.1), (3.5, 2.5),
 )  # fmt: skip
-LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at rest alone; with more the relaxation has collapsed
-COARSE = 4.0  # how far from the end, in units of the tolerance, the search in single precision may stop
-INSIDE = 0.15  # how far before the end, in the same units, the proof is tried
-BIAS = 2e-4  # of the share of the way that a draft believes to be gone: what float32 adds to be safe, seen from here
+LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at 0 alone; with more the relaxation has collapsed
+FLATTEST, STEEPEST = 0.05, 25.0  # powers of the usual growth that are believed
+STRAIGHT = 3  # with one evaluation: the power with which a loss close to the gradient's speaks for a straight line
+
+# how far from where the end should be, in units of the tolerance
+COARSE = 4.0  # a draft may stop this far from it
+INSIDE = 0.15  # before it: where a proof is tried
+NUDGE = 0.35  # past it, toward the far side of the bracket, so that the bracket closes from both sides
+CLOSING = 0.95  # from one side of the bracket: an answer there closes it
+SURE = 3.0  # a side is aimed at where the end is beyond it by this part of a nudge
+
+BIAS = 2e-4  # what a draft takes off the radius to be safe, as a share of it, where the loss grows as usual
+PATIENCE = 3  # evaluations that do not halve the bracket before it is halved
+UP, UP_MOST = 4.0, 8.0  # how many times farther to look while nothing has been refused: blindly, and at most
+DOWN, DOWN_BLIND, DOWN_MOST = 1 / 4, 1 / 8, 1 / 16  # how far down to look while nothing has been proved
+CLIFF_GROWTH, CLIFF_MOST = 4.0, 0.125  # steps down from a guess that was refused, each so much longer; and at most
+
+
+class Seen(NamedTuple):
+    """An evaluation: logarithms of the share of the way to the end, by its loss, and of the radius."""
+
+    share: float
+    radius: float
 
 
 @dataclass
 class Bracket:
-    """What is known of one instance: proved at `low`, not proved at `high`, and what the margin lost on the way.
+    """What is known of one instance: proved at `low`, not proved at `high`, and what the margin lost on the way."""
 
-    The loss `1 - margin / rest` is 1 where the margin ends. It grows much alike everywhere, so every evaluation says
-    how far that is (`reached`), and two of them by how much this instance goes its own way: on logarithmic scales, a
-    line through what was seen.
-    """
-
-    rest: float  # the margin at radius 0
+    nominal: float  # the margin at radius 0
     linear: float  # where it would end if it went on as it begins
     low: float = 0.0
     high: float = math.inf
-    guess: float | None = None  # where it should end, as a bracket in single precision or a wider bound says
-    limit: float = math.inf  # what it could not prove, if it fell off a cliff there
+    guess: float | None = None  # where it should end, as a draft or a wider bound says
+    limit: float = math.inf  # what the draft could not prove, if it fell off a cliff there
     power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
     verified: float = 0.0  # the largest radius proved with rounding accounted for
-    seen: list[tuple[float, float]] = field(default_factory=list)  # logarithms of the share reached and of the radius
+    seen: list[Seen] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # of those
-    stalled: int = 0
+    stalled: int = 0  # evaluations in a row that did not halve the bracket
     refused: int = 0  # evaluations that proved nothing
 
     def take(self, eps: float, margin: float, rounding: bool) -> None:
@@ -50,9 +71,9 @@ class Bracket:
         else:
             self.high = eps
             self.refused += 1
-        loss = 1 - margin / self.rest
+        loss = 1 - margin / self.nominal
         if LEAST < loss < MOST:
-            self.seen.append((reached(loss), math.log(eps)))
+            self.seen.append(Seen(usual_share(loss), math.log(eps)))
             self.losses.append(loss)
         if math.isfinite(width):
             self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
@@ -66,7 +87,7 @@ class Bracket:
 
     def settled(self, tolerance: float) -> bool:
         """Whether the end is known well enough to be a guess: so near to an evaluation that interpolating is exact."""
-        nearest = min((abs(x[0]) for x in self.seen), default=math.inf)
+        nearest = min((abs(x.share) for x in self.seen), default=math.inf)
         return (len(self.seen) > 1 and nearest < COARSE * tolerance * self.steepness()) or self.closed(tolerance)
 
     def final(self, eps: float, tolerance: float) -> bool:
@@ -81,22 +102,29 @@ class Bracket:
         """Where to evaluate next; `hint` is where to start without a guess."""
         if not self.seen:
             return self._blind(tolerance, hint)
-        root = self.root()
         if math.isinf(self.high):
-            ahead = 0.35 if self.guess is None else -INSIDE
-            most = self.limit if self.limit > self.low else 8 * self.low
-            return min(max(root * (1 + ahead * tolerance), self.low * (1 + 0.35 * tolerance)), most)
-        if self.stalled >= 3 or not self.low < root < self.high:  # what was seen does not say: halve
+            return self._upward(tolerance)
+        if self.stalled >= PATIENCE or not self.low < self.root() < self.high:  # what was seen does not say: halve
             self.stalled = 0
-            return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 4
-        nudge = 0.35 * tolerance * self.high
-        below, above = self.high * (1 - 0.95 * tolerance), self.low / (1 - 0.95 * tolerance)
-        if self.low < below and below + nudge / 3 < root:  # proved here, it would be closed
+            return math.sqrt(self.low * self.high) if self.low > 0 else self.high * DOWN
+        return self._between(tolerance)
+
+    def _upward(self, tolerance: float) -> float:
+        """Where to evaluate while nothing has been refused: past the end to close the bracket, or before it to prove."""
+        ahead = NUDGE if self.guess is None else -INSIDE
+        most = self.limit if self.limit > self.low else UP_MOST * self.low
+        return min(max(self.root() * (1 + ahead * tolerance), self.low * (1 + NUDGE * tolerance)), most)
+
+    def _between(self, tolerance: float) -> float:
+        """Where to evaluate between a proof and a refusal: where either answer closes most."""
+        root, nudge = self.root(), NUDGE * tolerance * self.high
+        below, above = self.high * (1 - CLOSING * tolerance), self.low / (1 - CLOSING * tolerance)
+        if self.low < below and below + nudge / SURE < root:  # proved here, it would be closed
             return below
-        if above < self.high and root + nudge / 3 < above:  # refused here, it would be closed
+        if above < self.high and root + nudge / SURE < above:  # refused here, it would be closed
             return above
         root += nudge if root - self.low < self.high - root else -nudge
-        return min(max(root, self.low + nudge, self.high / 16), self.high - nudge)
+        return min(max(root, self.low + nudge, self.high * DOWN_MOST), self.high - nudge)
 
     def _first(self, tolerance: float) -> float:
         """Where the proof is tried first: a little before the guess, and behind it by what float32 was too careful."""
@@ -111,41 +139,41 @@ class Bracket:
             if self.low < first < self.high:
                 return first
             if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
-                return self.high * max(1 - 0.95 * tolerance * 4.0 ** (self.refused - 1), 0.125)
+                return self.high * max(1 - CLOSING * tolerance * CLIFF_GROWTH ** (self.refused - 1), CLIFF_MOST)
         elif self.low < hint < self.high:
             return hint
         if math.isinf(self.high):
-            return 4 * self.low
-        return math.sqrt(self.low * self.high) if self.low > 0 else self.high / 8
+            return UP * self.low
+        return math.sqrt(self.low * self.high) if self.low > 0 else self.high * DOWN_BLIND
 
     def root(self) -> float:
         """Where the margin should end: by the two evaluations nearest to it, or the nearest on either side."""
-        first, *others = sorted(self.seen, key=lambda x: abs(x[0]))
+        first, *others = sorted(self.seen, key=lambda x: abs(x.share))
         if not others:
             return self._alone(first)
         root = _crossing(first, _power(first, others[0]))
-        across = next((x for x in others if (x[0] > 0) != (first[0] > 0)), None)
+        across = next((x for x in others if (x.share > 0) != (first.share > 0)), None)
         if across is not None and not self.low < root < self.high:
             root = _crossing(first, _power(first, across))
         return root
 
-    def _alone(self, seen: tuple[float, float]) -> float:
+    def _alone(self, seen: Seen) -> float:
         """Where the margin should end by one evaluation: as usual, or, the straighter it fell so far, on a line."""
         usual = _crossing(seen, self.power)
         if self.guess is not None:
             return usual
-        eps, loss = math.exp(seen[1]), self.losses[0]
-        straight = min(eps / self.linear / loss, 1.0) ** 3
+        eps, loss = math.exp(seen.radius), self.losses[0]
+        straight = min(eps / self.linear / loss, 1.0) ** STRAIGHT
         return math.exp((1 - straight) * math.log(usual) + straight * math.log(eps / loss))
 
     def steepness(self) -> float:
         """How much faster than usual the loss grows near its end."""
-        near = sorted(self.seen, key=lambda x: abs(x[0]))[:2]
+        near = sorted(self.seen, key=lambda x: abs(x.share))[:2]
         return _power(*near) if len(near) == 2 else self.power
 
     def followed(self, tolerance: float) -> Bracket:
-        """The bracket to begin with where this one, in single precision, is settled."""
-        start = Bracket(self.rest, self.linear)
+        """The bracket to begin with where this one, of a draft, is settled."""
+        start = Bracket(self.nominal, self.linear)
         if self.settled(tolerance):
             root = self.root() if self.seen else 0.0
             smooth = max(self.low, root / 2) < root < self.high
@@ -155,7 +183,7 @@ class Bracket:
         return start
 
 
-def reached(loss: float) -> float:
+def usual_share(loss: float) -> float:
     """The logarithm of the share of the way to the end at which this much is usually lost."""
     k = min(bisect_right(USUAL, (loss, 0.0)), len(USUAL) - 1)
     (a, x), (b, y) = USUAL[k - 1], USUAL[k]
@@ -163,11 +191,13 @@ def reached(loss: float) -> float:
     return (1 - t) * math.log(x) + t * math.log(y)
 
 
-def _power(a: tuple[float, float], b: tuple[float, float]) -> float:
+def _power(a: Seen, b: Seen) -> float:
     """How much faster than usual the loss grows between two evaluations."""
-    return 1.0 if a[1] == b[1] else min(max((b[0] - a[0]) / (b[1] - a[1]), 0.05), 25.0)
+    if a.radius == b.radius:
+        return 1.0
+    return min(max((b.share - a.share) / (b.radius - a.radius), FLATTEST), STEEPEST)
 
 
-def _crossing(a: tuple[float, float], power: float) -> float:
+def _crossing(a: Seen, power: float) -> float:
     """The radius of the end, from one evaluation on."""
-    return math.exp(a[1] - a[0] / power)
+    return math.exp(a.radius - a.share / power)

@@ -14,7 +14,7 @@ from ..options import AttackQuestion, ImportanceQuestion, Options, Progress
 from ..results import ImportanceResult as ImportanceResult
 from ..results import Ranked as Ranked
 from .inputs import Inputs, Prepared, margins, prepare
-from .search import RadiusResult, radii
+from .search import RadiusResult, radii, relative
 from .workspace import Workspace
 
 
@@ -59,8 +59,8 @@ def _ranked(
     lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=proved.norm, dim=-1).tolist()
     attacked = [math.inf] * len(places) if found is None else list(found.radii)
     replaced = [None] * len(places) if found is None else list(found.words)
-    relative = [_over(r, lengths[i]) for r, i in zip(attacked, places, strict=True)]
-    ranks, gradient_ranks, upper_ranks = _ranks(proved.normalized), _ranks([-s for s in slopes]), _ranks(relative)
+    scaled = [relative(r, lengths[i]) for r, i in zip(attacked, places, strict=True)]
+    ranks, gradient_ranks, upper_ranks = _ranks(proved.normalized), _ranks([-s for s in slopes]), _ranks(scaled)
     words = [
         Ranked(
             position=where,
@@ -71,7 +71,7 @@ def _ranked(
             gradient=slopes[k],
             gradient_rank=gradient_ranks[k],
             attacked=None if math.isinf(attacked[k]) else attacked[k],
-            attacked_normalized=None if math.isinf(relative[k]) else relative[k],
+            attacked_normalized=None if math.isinf(scaled[k]) else scaled[k],
             attacked_rank=None if found is None else upper_ranks[k],
             replacement=replaced[k],
         )
@@ -86,10 +86,6 @@ def gradients(prepared: Prepared) -> list[float]:
     (gradient,) = torch.autograd.grad(margins(prepared.model.module(x), prepared.label).sum(), x)
     norms: list[float] = torch.linalg.vector_norm(gradient[0], dim=-1).tolist()
     return norms
-
-
-def _over(radius: float, length: float) -> float:
-    return radius / length if length > 0 else math.inf
 
 
 def _ranks(values: Sequence[float]) -> list[int]:

@@ -31,11 +31,13 @@ from .inputs import Inputs, Prepared, prepare_for, problem_of
 from .positions import position_sets
 from .workspace import Workspace
 
-MOST_STEPS, DRAFT_STEPS = 60, 20
+MOST_STEPS, DRAFT_STEPS = 60, 20  # evaluations after which a search ends where it is
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
 BEYOND = 1.2  # where balls are cut into pieces, likewise
 WIDE = 1e-2  # relative width of what is only looked for to cut further
 START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
+SCOUTED, LEAST_SCOUTS = 4, 3  # one instance in so many goes ahead, but not fewer than that
+SHRINK, SHRINK_GROWTH, SHRINK_MOST = 1 / 4, 4, 0.5  # steps down where a proof fails: of the tolerance, growing, at most
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 
 
@@ -104,7 +106,7 @@ def _result(
     return RadiusResult(
         positions=tuple(sets),
         radii=tuple(found),
-        normalized=tuple(_over(r, min(norms[i] for i in s)) for r, s in zip(found, sets, strict=True)),
+        normalized=tuple(relative(r, min(norms[i] for i in s)) for r, s in zip(found, sets, strict=True)),
         tokens=prepared.tokens,
         label=prepared.label,
         margin=prepared.margin,
@@ -126,7 +128,7 @@ def _effort(problem: Problem, steps: int, pieces: int) -> str:
     return (f", {steps} steps" if steps else "") + (f", up to {pieces} pieces" if pieces > 1 else "")
 
 
-def _over(radius: float, norm: float) -> float:
+def relative(radius: float, norm: float) -> float:
     """A radius in units of an embedding's norm; inf for an embedding of zeros, such as a black patch."""
     return 0.0 if radius == 0 else radius / norm if norm > 0 else math.inf
 
@@ -148,7 +150,7 @@ def search(
         return lambda k: None if progress is None else progress((number * len(problem) + k) // stages)
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, _linear(problem), strict=True)]
-    radii = _found(problem, brackets, calls, active, tolerance, stage(0))
+    radii = _proved(problem, brackets, calls, active, tolerance, stage(0))
     with suppress(OutOfTime):  # the radii of the stages before hold
         if steps > 0 and active:
             problem, radii = _tuned(problem, nominal, radii, calls, steps, tolerance, stage(1))
@@ -161,7 +163,7 @@ def search(
 
 def _tuned(
     problem: Problem,
-    rest: list[float],
+    nominal: list[float],
     radii: list[float],
     calls: list[int],
     steps: int,
@@ -171,12 +173,12 @@ def _tuned(
     """The problem with planes optimised a little beyond what was reached without, and its radii where larger."""
     near = [AHEAD * r for r in radii]
     better = problem.tuned(_like(near, problem), steps=steps)
-    return better, _again(better, rest, radii, near, calls, tolerance, progress)
+    return better, _again(better, nominal, radii, near, calls, tolerance, progress)
 
 
 def _divided(
     problem: Problem,
-    rest: list[float],
+    nominal: list[float],
     radii: list[float],
     calls: list[int],
     splits: int,
@@ -190,17 +192,17 @@ def _divided(
         problem = divide(problem, _like([BEYOND * r for r in near], problem), count)
         near = [AHEAD * r for r in near]
         if count < splits:
-            near = _reached(problem, rest, near, calls)
-    return _again(problem, rest, radii, near, calls, tolerance, progress)
+            near = _reached(problem, nominal, near, calls)
+    return _again(problem, nominal, radii, near, calls, tolerance, progress)
 
 
 def _like(values: list[float], problem: Problem) -> Tensor:
     return torch.tensor(values, dtype=problem.centre.dtype, device=problem.centre.device)
 
 
-def _reached(problem: Problem, rest: list[float], near: list[float], calls: list[int]) -> list[float]:
+def _reached(problem: Problem, nominal: list[float], near: list[float], calls: list[int]) -> list[float]:
     """About how far a problem reaches, unproved, given about how far it should."""
-    brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
     active = [i for i, r in enumerate(near) if r > 0]
     _close(problem.draft() or problem, brackets, calls, active, WIDE, lambda _: None, draft=True)
     return [min(max(b.root() if b.seen else b.low, r / 2), 2 * r) for b, r in zip(brackets, near, strict=True)]
@@ -208,7 +210,7 @@ def _reached(problem: Problem, rest: list[float], near: list[float], calls: list
 
 def _again(
     better: Problem,
-    rest: list[float],
+    nominal: list[float],
     radii: list[float],
     near: list[float],
     calls: list[int],
@@ -216,13 +218,13 @@ def _again(
     progress: Callable[[int], None],
 ) -> list[float]:
     """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be."""
-    brackets = [Bracket(m, r, guess=r) for m, r in zip(rest, near, strict=True)]
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    found = _found(better, brackets, calls, active, tolerance, progress)
+    found = _proved(better, brackets, calls, active, tolerance, progress)
     return [max(a, b) for a, b in zip(radii, found, strict=True)]
 
 
-def _found(
+def _proved(
     problem: Problem,
     brackets: list[Bracket],
     calls: list[int],
@@ -274,7 +276,7 @@ def _close(
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
         progress(len(brackets) - len(remaining))
         if step == 0 and draft and any(brackets[i].guess is None for i in remaining):
-            remaining = remaining[:: max(1, min(4, len(remaining) // 3))]
+            remaining = remaining[:: max(1, min(SCOUTED, len(remaining) // LEAST_SCOUTS))]
         if not remaining:
             break
         eps = _representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
@@ -294,7 +296,7 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
     radii = _representable(problem, [b.low for b in brackets])
     verified = [b.verified if b.verified == b.low else 0.0 for b in brackets]
     pending = [i for i, r in enumerate(radii) if r > 0 and verified[i] == 0.0]
-    shrink = tolerance / 4
+    shrink = SHRINK * tolerance
     while pending:
         found = _margin(problem, [radii[i] for i in pending], pending, rounding=True)
         for i, m in zip(pending, found, strict=True):
@@ -304,7 +306,7 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
             else:
                 radii[i] = _representable(problem, [radii[i] * (1 - shrink)])[0]
         pending = [i for i in pending if verified[i] == 0.0]
-        shrink = min(0.5, shrink * 4)
+        shrink = min(SHRINK_MOST, shrink * SHRINK_GROWTH)
         if all(radii[i] < tolerance * brackets[i].low for i in pending):
             break
     return verified

@@ -13,9 +13,7 @@ from ..errors import InputError
 from ..models.device import pick_device, place
 from ..models.faithful import Way, first_line
 from ..models.model import Model
-from ..options import Device, Precision
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+from ..options import Device, Precision, precision_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +73,5 @@ class _Along(Workspace):
 
 def precision(dtype: Precision) -> torch.dtype:
     """The type of numbers of a name."""
-    name = str(dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise InputError(f"dtype={dtype}: expected torch.float64 or torch.float32")
-    return DTYPES[name]
+    kind: torch.dtype = getattr(torch, precision_name("dtype", dtype))
+    return kind

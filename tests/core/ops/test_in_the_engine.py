@@ -14,7 +14,7 @@ from certiformer.core.captured import Captured
 from certiformer.core.graph import Graph
 from certiformer.core.graph.build import Builder
 from certiformer.core.lowering import Ref
-from certiformer.core.names import BoundOptions
+from certiformer.core.names import METHODS, BoundOptions
 from certiformer.core.ops import REGISTRY, Op
 from certiformer.core.ops.base import Shape
 from certiformer.core.ops.elementwise import Square, Tanh
@@ -25,7 +25,6 @@ from enclosure import enclosed
 
 CASES = [(name, k, op, shapes) for name, cls in REGISTRY.items() for k, (op, shapes) in enumerate(cls.examples())]
 N, D = 4, 5
-METHODS: tuple[Any, ...] = ("ibp", "forward", "backward", "backward-forward")
 
 
 class Given(Captured):

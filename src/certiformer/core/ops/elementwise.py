@@ -81,6 +81,14 @@ class Positive(Elementwise):
         return 0.0
 
 
+class OfPositives(Elementwise):
+    """A function of positive numbers: a box that is not provably positive is not valid."""
+
+    @classmethod
+    def domain(cls) -> tuple[float, float]:
+        return (0.0, math.inf)
+
+
 class Monotone(Elementwise):
     """An increasing function: its range is the range of its ends."""
 
@@ -179,15 +187,11 @@ class Exp(Positive, Monotone, Convex):
 
 @register
 @dataclass(frozen=True)
-class Reciprocal(Positive, Convex):
-    """`1 / x` for `x > 0`. A box that is not provably positive is not valid."""
+class Reciprocal(OfPositives, Positive, Convex):
+    """`1 / x` for `x > 0`: convex and falling."""
 
     name = "reciprocal"
     summary = "x > 0: chord above, tangent in the middle below"
-
-    @classmethod
-    def domain(cls) -> tuple[float, float]:
-        return (0.0, math.inf)
 
     def function(self, x: Tensor) -> Tensor:
         return 1 / x
@@ -232,16 +236,12 @@ class Square(Positive, Convex):
 
 @register
 @dataclass(frozen=True)
-class Sqrt(Positive, Monotone, Convex):
+class Sqrt(OfPositives, Positive, Monotone, Convex):
     """`sqrt(x)` for `x > 0`: concave, chord below, tangent in the middle above."""
 
     name = "sqrt"
     summary = "x > 0: chord below, tangent in the middle above"
     concave = True
-
-    @classmethod
-    def domain(cls) -> tuple[float, float]:
-        return (0.0, math.inf)
 
     def function(self, x: Tensor) -> Tensor:
         return x.sqrt()

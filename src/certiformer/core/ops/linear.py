@@ -121,6 +121,12 @@ class Add(Affine):
         yield cls(-1.0), ((2, 3, 4), (3, 1))
 
 
+def narrowed_constant(value: Tensor, axis: int, start: int, length: int, output: Shape) -> Tensor:
+    """What a constant that broadcasts to `output` is where one axis of the output is narrowed."""
+    own = axis - len(output) + value.dim()
+    return value.narrow(own, start, length) if own >= 0 and value.shape[own] != 1 else value
+
+
 def align(*x: Tensor) -> tuple[Tensor, ...]:
     """Give operands of different rank the same, keeping the instance axis first."""
     rank = max(t.dim() for t in x)
@@ -140,10 +146,7 @@ class Shift(Affine):
         return x[0] + self.value
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
-        value = self.value
-        own = axis - len(output) + value.dim()
-        if own >= 0 and value.shape[own] != 1:
-            value = value.narrow(own, start, length)
+        value = narrowed_constant(self.value, axis, start, length, output)
         return type(self)(value), (shared_axis(axis, output, inputs[0]),)
 
     def floor(self, *floors: float) -> float:
@@ -184,10 +187,7 @@ class Scale(Affine):
         return x[0] * self.value
 
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
-        value = self.value
-        own = axis - len(output) + value.dim()
-        if own >= 0 and value.shape[own] != 1:
-            value = value.narrow(own, start, length)
+        value = narrowed_constant(self.value, axis, start, length, output)
         return type(self)(value), (shared_axis(axis, output, inputs[0]),)
 
     def interval(self, *boxes: Box) -> Box:

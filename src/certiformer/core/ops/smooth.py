@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .base import Box, Op, Planes, Shape, Slope, letters, outward, register, ulp
-from .elementwise import Convex, Elementwise, Monotone, Positive
+from .elementwise import Convex, Elementwise, Monotone, OfPositives, Positive
 
 SIDE = 4  # points of the hull on either side of the middle
 NEAR = (-0.18, -0.1, -0.04, 0.0, 0.04, 0.1, 0.18)  # and again around the best of them, in units of the side
@@ -314,15 +314,11 @@ class Mish(Smooth):
 
 @register
 @dataclass(frozen=True)
-class Rsqrt(Positive, Convex):
+class Rsqrt(OfPositives, Positive, Convex):
     """`1 / sqrt(x)` for `x > 0`: convex and falling."""
 
     name = "rsqrt"
     summary = "x > 0: chord above, tangent in the middle below"
-
-    @classmethod
-    def domain(cls) -> tuple[float, float]:
-        return (0.0, math.inf)
 
     def function(self, x: Tensor) -> Tensor:
         return x.rsqrt()
@@ -338,16 +334,12 @@ class Rsqrt(Positive, Convex):
 
 @register
 @dataclass(frozen=True)
-class Log(Monotone, Convex):
+class Log(OfPositives, Monotone, Convex):
     """`log(x)` for `x > 0`: concave, chord below, tangent in the middle above."""
 
     name = "log"
     summary = "x > 0: chord below, tangent in the middle above"
     concave = True
-
-    @classmethod
-    def domain(cls) -> tuple[float, float]:
-        return (0.0, math.inf)
 
     def function(self, x: Tensor) -> Tensor:
         return x.log()

@@ -96,10 +96,6 @@ class Ball:
         cut = slice(start, start + count)
         return Ball(self.centre[cut], self.hot[cut], self.eps[cut], self.p, self.axis)
 
-    def with_eps(self, eps: Tensor) -> Ball:
-        """The same balls with another radius for each instance."""
-        return Ball(self.centre, self.hot, torch.where(self.eps > 0, eps[:, None], self.eps), self.p, self.axis)
-
     @property
     def dimension(self) -> int:
         """How many numbers may vary: t blocks of d."""

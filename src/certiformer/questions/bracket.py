@@ -13,8 +13,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# (loss, share of the way to the end), as it usually goes: measured on models of one to three layers. The loss grows ever
-# more steeply until the relaxation has nothing left to lose.
+# (loss, share of the way to the end), as it usually goes: measured on models of one to three layers. The loss grows
+# ever more steeply until the relaxation has nothing left to lose.
 USUAL = (
     (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.80), (0.36, 0.85), (0.5, 0.90), (0.6, 0.922),
     (0.75, 0.957), (1.0, 1.0), (1.13, 1.021), (1.33, 1.055), (1.55, 1.095), (1.8, 1.2), (2.0, 1.33), (2.2, 1.45),
@@ -110,7 +110,7 @@ class Bracket:
         return self._between(tolerance)
 
     def _upward(self, tolerance: float) -> float:
-        """Where to evaluate while nothing has been refused: past the end to close the bracket, or before it to prove."""
+        """Where to evaluate while nothing has been refused: past the end to close the bracket, or before to prove."""
         ahead = NUDGE if self.guess is None else -INSIDE
         most = self.limit if self.limit > self.low else UP_MOST * self.low
         return min(max(self.root() * (1 + ahead * tolerance), self.low * (1 + NUDGE * tolerance)), most)

@@ -81,7 +81,7 @@ def test_bars_are_the_numbers(results, name):
 
 def test_what_is_not_installed_is_said(results, monkeypatch):
     for module, call, told in (
-        ("pandas", results["radius"].to_pandas, "needs pandas"),
+        ("pandas", results["radius"].to_pandas, r"needs pandas: pip install 'certiformer\[report\]'"),
         ("matplotlib", results["radius"].plot, r"certiformer\[report\]"),
     ):
         monkeypatch.setitem(sys.modules, module, None)

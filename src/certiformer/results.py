@@ -41,7 +41,7 @@ class Result:
         try:
             import pandas
         except ImportError:
-            raise ImportError("to_pandas() needs pandas: pip install pandas; rows() gives the same as a list") from None
+            raise ImportError("to_pandas() needs pandas: pip install 'certiformer[report]'; rows() is a list") from None
         return pandas.DataFrame(self.rows())
 
     def plot(self, axes: Any = None) -> Any:

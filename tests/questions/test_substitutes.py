@@ -13,7 +13,7 @@ import certiformer as cf
 from certiformer.core.problem import Problem
 from certiformer.models import Model, WordTokenizer
 from certiformer.models.model import Encoding
-from certiformer.models.subwords import PretrainedTokenizer, reach_of
+from certiformer.models.subwords import PretrainedTokenizer, context_of
 from certiformer.models.tokenizer import SPECIAL_TOKENS
 from certiformer.questions import substitutes, verdict
 from certiformer.questions.inputs import prepare
@@ -202,16 +202,16 @@ LSTRIP = {"added_tokens": [{"content": "<mask>", "lstrip": True}]}
     ],
 )
 def test_how_far_a_tokenizer_looks(changes: dict[str, Any], expected: tuple[int, int] | None) -> None:
-    assert reach_of({**BERT, **changes}) == expected
+    assert context_of({**BERT, **changes}) == expected
 
 
 def test_a_tokenizer_of_hugging_face_says_how_far_it_looks() -> None:
     transformers = pytest.importorskip("transformers")
     vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "mr", "##.", "a"])}
     made = transformers.BertTokenizer(vocab=vocabulary)
-    assert PretrainedTokenizer(made).reach == (0, 0)
+    assert PretrainedTokenizer(made).context == (0, 0)
 
     class Own(transformers.BertTokenizer):  # type: ignore[misc, name-defined]
         pass
 
-    assert PretrainedTokenizer(Own(vocab=vocabulary)).reach is None
+    assert PretrainedTokenizer(Own(vocab=vocabulary)).context is None

@@ -135,8 +135,8 @@ def _search(case: Case, certifier: Certifier, inputs: Sequence[Inputs]) -> Outco
 def _evaluation(case: Case, model: Model, inputs: Sequence[Inputs], options: dict[str, Any]) -> Callable[[], Outcome]:
     """One evaluation of the bounds of all sets, as a search makes many of them."""
     problem = _problem(case, model, inputs, **options)
-    reach = float(torch.linalg.vector_norm(problem.centre, dim=-1).max())
-    eps = torch.full((len(problem),), (case.eps or 0.0) * reach, dtype=problem.centre.dtype)
+    scale = float(torch.linalg.vector_norm(problem.centre, dim=-1).max())
+    eps = torch.full((len(problem),), (case.eps or 0.0) * scale, dtype=problem.centre.dtype)
 
     def work() -> Outcome:
         found = problem.margins(eps.to(problem.centre.device), rounding=False).lower.amin(dim=1)

@@ -75,7 +75,7 @@ def smallest(
         here = exact.centre.to(torch.float64)
         return Found((here,) * len(sets), (0.0,) * len(sets), (winner(logits, prepared.label),) * len(sets))
     search = _rows(prepared, sets, dtype=precision(question.attack_dtype))
-    reach = float(lengths(exact.centre, p).mean())
+    scale = float(lengths(exact.centre, p).mean())
     generator = torch.Generator().manual_seed(question.seed)
     best = torch.full((*search.columns.shape, exact.centre.shape[2]), math.nan, device=exact.centre.device)
     best = best.to(search.centre)
@@ -85,8 +85,8 @@ def smallest(
         starts = restarts * 3**round_
         for some in (left[i : i + max(1, rows // starts)] for i in range(0, len(left), max(1, rows // starts))):
             part = search.take(some)
-            begin = _starts(part, p=p, count=starts, farthest=(0.5 + round_) * reach, generator=generator)
-            best[some] = _search(part, begin, _rivals(prepared), p=p, steps=question.attack_steps, reach=reach)
+            begin = _starts(part, p=p, count=starts, farthest=(0.5 + round_) * scale, generator=generator)
+            best[some] = _search(part, begin, _rivals(prepared), p=p, steps=question.attack_steps, scale=scale)
             if question.progress is not None and round_ == 0:
                 question.progress(int(some[-1]) + 1, len(sets))
     results: list[tuple[Tensor | None, float, int | None]] = []
@@ -121,7 +121,7 @@ def _starts(rows: _Rows, *, p: float, count: int, farthest: float, generator: to
     return (noise / lengths(noise, p)[..., None] * far).to(rows.centre) * rows.weight[:, None]
 
 
-def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int, reach: float) -> Tensor:
+def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int, scale: float) -> Tensor:
     """The best perturbation of each set, `[sets, t, d]`; NaN where no start found one."""
     sets, restarts, t, d = starts.shape
     device = starts.device
@@ -145,9 +145,9 @@ def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int
         left = 0.5 * (1 + math.cos(math.pi * step / steps))
         change = 0.2 * left + 0.001
         needed = size + towards_margin / dual_lengths(gradient, p).sum(dim=1)  # were the margin linear
-        ahead = 2 * size + 0.1 * reach  # as far as one step may look
+        ahead = 2 * size + 0.1 * scale  # as far as one step may look
         needed = torch.minimum(torch.maximum(torch.nan_to_num(needed, nan=math.inf), size), ahead)
-        lost = torch.where(found.isinf(), needed.clamp(max=_FARTHEST * reach), radius * (1 + change))
+        lost = torch.where(found.isinf(), needed.clamp(max=_FARTHEST * scale), radius * (1 + change))
         radius = torch.where(won, torch.minimum(radius * (1 - change), found), lost)
         move = (bold * left + 0.01) * radius  # [rows]
         direction = steepest(gradient, p, _kept(start, step / steps, d))

@@ -26,8 +26,8 @@ AROUND = (0.1, 1.0)  # points beside the embeddings that are compared too, in th
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """Which of a module's ways from embeddings to logits computes what its own forward pass does with `arguments`."""
+class Route:
+    """Which of a module's routes from embeddings to logits computes what its own forward pass does with `arguments`."""
 
     number: int
     arguments: dict[str, Tensor]
@@ -38,15 +38,15 @@ class Way:
         return self.number, tuple((name, tuple(v.flatten().tolist())) for name, v in self.arguments.items())
 
     def of(self, module: nn.Module) -> nn.Module:
-        """The module that goes this way, with the weights of the one given."""
+        """The module that takes this route, with the weights of the one given."""
         assert isinstance(module, FromEmbeddings)
         where = next(module.parameters()).device
         taken = {name: value.to(where) for name, value in self.arguments.items()}
-        return list(module.ways(taken))[self.number].eval()
+        return list(module.routes(taken))[self.number].eval()
 
 
-def faithful(model: Model, arguments: Arguments, embeddings: Tensor, *, exact: Callable[[], Model]) -> Way | None:
-    """The way from embeddings to logits that does what the model's own forward pass does; None for the module itself.
+def faithful(model: Model, arguments: Arguments, embeddings: Tensor, *, exact: Callable[[], Model]) -> Route | None:
+    """The route from embeddings to logits that does what the model's own forward pass does; None for the module itself.
 
     A module that is its own forward pass, such as one given with its embeddings, has nothing to be compared with.
     `exact` gives the model in float64, which decides where lower precision leaves a doubt.
@@ -62,7 +62,7 @@ def faithful(model: Model, arguments: Arguments, embeddings: Tensor, *, exact: C
         chosen = _choose(module, precise, embeddings.double())
     if isinstance(chosen, _Differs):
         raise ModelError(chosen.message)
-    return Way(chosen, taken) if chosen else None
+    return Route(chosen, taken) if chosen else None
 
 
 def same_by_ids(
@@ -81,26 +81,26 @@ def same_by_ids(
 
 
 class _Differs:
-    """No way agrees; the message says what was found."""
+    """No route agrees; the message says what was found."""
 
     def __init__(self, message: str) -> None:
         self.message = message
 
 
 def _choose(module: FromEmbeddings, arguments: Arguments, x: Tensor) -> int | _Differs:
-    """The number of the first way that agrees, at the embeddings and around them."""
+    """The number of the first route that agrees, at the embeddings and around them."""
     name, kind = title(module), str(x.dtype).removeprefix("torch.")
     expected = run(partial(module.own, arguments), f"{name} could not be run on {_listed(arguments)} in {kind}")
-    ways = list(module.ways(arguments))
-    reference = ways[-1] if len(ways) > 1 and _close(ways[-1], x, expected) else None
+    routes = list(module.routes(arguments))
+    reference = routes[-1] if len(routes) > 1 and _close(routes[-1], x, expected) else None
     failed = "nothing"
-    for k, way in enumerate(ways):
+    for k, route in enumerate(routes):
         try:
-            found = at(way, x)
+            found = at(route, x)
         except CertiformerError as error:
             failed = failed if k else f"no logits, {error}"
             continue
-        if _agree(way, x, found, expected) and _agree_around(way, reference, x):
+        if _agree(route, x, found, expected) and _agree_around(route, reference, x):
             return k
         failed = failed if k else numbers(found)
     return _Differs(
@@ -110,8 +110,8 @@ def _choose(module: FromEmbeddings, arguments: Arguments, x: Tensor) -> int | _D
     )
 
 
-def _agree_around(way: nn.Module, reference: nn.Module | None, x: Tensor) -> bool:
-    if reference is None or way is reference:
+def _agree_around(route: nn.Module, reference: nn.Module | None, x: Tensor) -> bool:
+    if reference is None or route is reference:
         return True
     generator = torch.Generator().manual_seed(0)
     size = float(x.std()) if x.numel() > 1 else 1.0
@@ -120,27 +120,27 @@ def _agree_around(way: nn.Module, reference: nn.Module | None, x: Tensor) -> boo
         point = x + distance * (size or 1.0) * noise
         with torch.no_grad():
             expected = reference(point)
-        if bool(torch.isfinite(expected).all()) and not _close(way, point, expected):
+        if bool(torch.isfinite(expected).all()) and not _close(route, point, expected):
             return False
     return True
 
 
-def _close(way: nn.Module, x: Tensor, expected: Tensor) -> bool:
+def _close(route: nn.Module, x: Tensor, expected: Tensor) -> bool:
     try:
-        found = at(way, x)
+        found = at(route, x)
     except CertiformerError:
         return False
-    return _agree(way, x, found, expected)
+    return _agree(route, x, found, expected)
 
 
-def _agree(way: nn.Module, x: Tensor, found: Tensor, expected: Tensor) -> bool:
+def _agree(route: nn.Module, x: Tensor, found: Tensor, expected: Tensor) -> bool:
     """Equal but for rounding: relative to the largest logit, and with the same answer."""
     if found.shape != expected.shape or not bool((found.argmax(dim=-1) == expected.argmax(dim=-1)).all()):
         return False
     scale, difference = float(expected.abs().max()), float((found - expected).abs().max())
     if difference <= STRICT[x.dtype] * scale:
         return True
-    return x.dtype == torch.float64 and difference <= SINGLE * scale and _single_inside(way, x)
+    return x.dtype == torch.float64 and difference <= SINGLE * scale and _single_inside(route, x)
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -157,10 +157,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
-def _single_inside(way: nn.Module, x: Tensor) -> bool:
+def _single_inside(route: nn.Module, x: Tensor) -> bool:
     watch = _Watch()
     with watch, torch.no_grad():
-        way(x)
+        route(x)
     return watch.single
 
 

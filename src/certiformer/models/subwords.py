@@ -58,11 +58,11 @@ class PretrainedTokenizer:
         return str(backend.to_str()) if backend is not None else type(self._tokenizer).__name__
 
     @property
-    def reach(self) -> tuple[int, int] | None:
+    def context(self) -> tuple[int, int] | None:
         """How many chunks of text, between spaces, before and after a chunk its tokens depend on; None if unknown."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         known = type(self._tokenizer).__module__.startswith("transformers.")
-        return reach_of(json.loads(backend.to_str())) if known and backend is not None else None
+        return context_of(json.loads(backend.to_str())) if known and backend is not None else None
 
     def _search(self, text: str, ids: Sequence[int], special: Sequence[bool]) -> list[tuple[int, int]]:
         """Spans for a tokenizer that does not tell them: each token where it next occurs."""
@@ -86,8 +86,8 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def reach_of(settings: Mapping[str, Any]) -> tuple[int, int] | None:
-    """What `reach` says, by a tokenizer's own settings.
+def context_of(settings: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What `context` says, by a tokenizer's own settings.
 
     Every step must be known to go character by character, or to stay between spaces; one must split at spaces; and the
     model that cuts what is left into tokens must not be random. Tokens that swallow spaces reach into their neighbours.

@@ -97,7 +97,7 @@ def _written(plain: str, start: int, end: int) -> str:
 class WordTokenizer:
     """Word-level, lower case, `[CLS] words [SEP]`; the ids are the lines of the vocabulary."""
 
-    reach = (0, 1)  # the tokens between two spaces depend on what is there, and (an initial, "no. 1") on what follows
+    context = (0, 1)  # the tokens between two spaces depend on what is there, and (an initial, "no. 1") on what follows
 
     def __init__(self, vocabulary: Sequence[str], *, max_length: int | None = None) -> None:
         self._tokens = tuple(vocabulary)

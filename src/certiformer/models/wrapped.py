@@ -1,9 +1,9 @@
 """Hugging Face models as modules on what is perturbed: word embeddings, or the patches of a picture.
 
 `own` is the model's own forward pass, as a user would call it. `forward` computes the same from embeddings, and there
-are several ways to get there (`ways`): most models take `inputs_embeds`; some want the tokenizer's other arguments with
-them; and what a model derives from ids (positions, masks, the last token that is no padding) needs the ids: these go in
-as constants, and only what the model's table of words gives is replaced.
+are several `routes` to that: most models take `inputs_embeds`; some want the tokenizer's other arguments with them; and
+what a model derives from ids (positions, masks, the last token that is no padding) needs the ids: these go in as
+constants, and only what the model's table of words gives is replaced.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FromEmbeddings(nn.Module):
         every = any(p.kind is p.VAR_KEYWORD for p in taken.values())
         return {name: value for name, value in arguments.items() if every or name in taken}
 
-    def ways(self, arguments: Arguments) -> Iterator[FromEmbeddings]:
+    def routes(self, arguments: Arguments) -> Iterator[FromEmbeddings]:
         """Modules on embeddings that may compute what `own` does with these arguments, the simplest first."""
         yield self
         others = {name: value for name, value in arguments.items() if name != "input_ids"}
@@ -131,8 +131,8 @@ class FromPatches(FromEmbeddings):
     def forward(self, patches: Tensor) -> Tensor:
         return self.choose(self.model(pixel_values=self.picture(patches)))
 
-    def ways(self, arguments: Arguments) -> Iterator[FromEmbeddings]:
-        """The picture goes in whole: there is one way."""
+    def routes(self, arguments: Arguments) -> Iterator[FromEmbeddings]:
+        """The picture goes in whole: there is one route."""
         yield self
 
     def picture(self, patches: Tensor) -> Tensor:

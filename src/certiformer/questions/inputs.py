@@ -132,9 +132,9 @@ def prepare(
     if not torch.isfinite(embeddings).all():
         raise InputError(f"the embeddings {list(embeddings.shape)} hold infinity or NaN")
     exact = partial(workspace.on, dtype=torch.float64, device=device)
-    way = faithful(model, arguments, embeddings, exact=lambda: exact().model)
-    if way is not None:
-        workspace = workspace.along(way)
+    route = faithful(model, arguments, embeddings, exact=lambda: exact().model)
+    if route is not None:
+        workspace = workspace.along(route)
         model = workspace.on(dtype=dtype, device=device).model
     if arithmetic == "float32" and not given:
         single = workspace.on(dtype=torch.float32, device=device).model
@@ -155,7 +155,7 @@ def prepare(
         logits=logits,
         note=None if given else _note(model, encoding),
         arguments=encoding.arguments,
-        constants=() if way is None else way.key,
+        constants=() if route is None else route.key,
     )
 
 

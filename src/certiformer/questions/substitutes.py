@@ -81,14 +81,14 @@ class Candidates:
         text, tokenizer = self.prepared.text, self.prepared.model.tokenizer
         if text is None:
             return None
-        reach = getattr(tokenizer, "reach", None)
-        if reach is None:
+        context = getattr(tokenizer, "context", None)
+        if context is None:
             return "it is not known how far this tokenizer looks, so that combinations may be read as other tokens"
         if any(c.isspace() for choice in self.choices.values() for word, _ in choice for c in word):
             return "a substitute with a space in it may be read as other tokens beside others"
         chunks = [m.span() for m in CHUNK.finditer(text)]
         held = [[i for i in self.choices if _inside(_span(self.prepared, i), chunk)] for chunk in chunks]
-        left, right = reach
+        left, right = context
         windows = {tuple(itertools.chain(*held[max(0, k - left) : k + right + 1])) for k in range(len(chunks))}
         if sum(math.prod(len(self.choices[i]) for i in window) for window in windows) > MOST_READ:
             return "too many combinations of neighbouring words to see whether they are read as other tokens together"

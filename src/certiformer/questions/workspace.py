@@ -11,7 +11,7 @@ from torch import nn
 from ..core.captured import Captured
 from ..errors import InputError
 from ..models.device import pick_device, place
-from ..models.faithful import Way, first_line
+from ..models.faithful import Route, first_line
 from ..models.model import Model
 from ..options import Device, Precision, precision_name
 
@@ -41,9 +41,9 @@ class Workspace:
                 self._copies[key] = self._cast(kind, where)
             return self._copies[key]
 
-    def along(self, way: Way) -> Workspace:
+    def along(self, route: Route) -> Workspace:
         """The same copy with the module on embeddings that one input needs."""
-        return _Along(self, way)
+        return _Along(self, route)
 
     def _cast(self, dtype: torch.dtype, where: torch.device) -> Copy:
         try:
@@ -57,17 +57,17 @@ class Workspace:
 
 
 class _Along(Workspace):
-    """The same copies, each with the module that goes another way from embeddings to logits."""
+    """The same copies, each with the module that takes another route from embeddings to logits."""
 
-    def __init__(self, workspace: Workspace, way: Way) -> None:
+    def __init__(self, workspace: Workspace, route: Route) -> None:
         self.model = workspace.model
         self._lock = threading.Lock()
         self._copies: dict[tuple[torch.dtype, str], Copy] = {}
-        self._workspace, self._way = workspace, way
+        self._workspace, self._route = workspace, route
 
     def _cast(self, dtype: torch.dtype, where: torch.device) -> Copy:
         model = self._workspace.on(dtype=dtype, device=where).model
-        model = replace(model, module=self._way.of(model.module))
+        model = replace(model, module=self._route.of(model.module))
         return Copy(model, Captured(model.module))
 
 

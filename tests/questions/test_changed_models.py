@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,3 +177,37 @@ def test_every_question_is_asked_of_the_model_as_it_is(module: Keeper, ask: str)
     module.config.gain = 3.0
     module.outer.bias.data[0] += 0.2
     assert answer() != first
+
+
+class Halves(nn.Module):
+    """Looks its words up by a method of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.outer = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+    def words(self, ids: Tensor) -> Tensor:
+        found: Tensor = self.table(ids)
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.outer(x.mean(dim=1))
+        return logits
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_both_halves_of_a_copy_are_of_one_time(wrapped: bool) -> None:
+    """Words of today in a module of yesterday would be a model that nobody has."""
+    module = Halves()
+    embed = functools.partial(module.words) if wrapped else module.words
+    model = cf.Model(module=module, embed=embed)
+    certifier = cf.Certifier(model)
+    before = certifier.radius([1, 2, 3])
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(-3)
+    assert certifier.radius([1, 2, 3]).radii == before.radii
+    fresh = copy.deepcopy(module)
+    expected = cf.radius(cf.Model(module=fresh, embed=fresh.words), [1, 2, 3])
+    assert cf.radius(model, [1, 2, 3]).radii == expected.radii != before.radii

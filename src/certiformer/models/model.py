@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -94,12 +95,16 @@ class Model:
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Model:
         """This model on another device or in another precision; the original is left alone.
 
-        An `embed` that is no module stays the same object, so that what happens to it later is not missed.
+        Both halves are copied together: an `embed` that is a method of the module is one of its copy. What cannot be
+        copied, such as a plain function, stays the same object.
         """
-        module = copy.deepcopy(self.module).to(device=device, dtype=dtype)
-        embed = self.embed
-        if isinstance(embed, nn.Module):
-            embed = copy.deepcopy(embed).to(device=device, dtype=dtype)
+        copied: dict[int, Any] = {}
+        module, embed = copy.deepcopy(self.module, copied), self.embed
+        with suppress(TypeError):
+            embed = copy.deepcopy(embed, copied)
+        for half in (module, getattr(embed, "__self__", embed)):
+            if isinstance(half, nn.Module):
+                half.to(device=device, dtype=dtype)
         return Model(
             module=module,
             embed=embed,

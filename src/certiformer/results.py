@@ -17,7 +17,7 @@ from .text import visible
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .core.names import Method, Relaxation
+    from .core.names import Arithmetic, Method, Relaxation
 
 Status = Literal["certified", "refuted", "unknown", "error"]
 Row = dict[str, Any]
@@ -104,6 +104,7 @@ class RadiusResult(Result):
     calls: float  # evaluations of the bounds, on average over the sets
     seconds: float
     complete: bool  # False where the time was out: more may be provable
+    arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
 
     @property
     def smallest(self) -> tuple[tuple[int, ...], float]:
@@ -134,7 +135,7 @@ class RadiusResult(Result):
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """An input inside the set with another answer, checked by a plain forward pass in float64."""
+    """An input inside the set with another answer, checked by a plain forward pass in float64, or float32 as asked."""
 
     positions: tuple[int, ...]
     radius: float
@@ -169,6 +170,7 @@ class CertifyResult(Result):
     relaxation: Relaxation
     reason: str | None
     seconds: float
+    arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
 
     @property
     def counterexample(self) -> Counterexample | None:
@@ -264,6 +266,7 @@ class Bounds(Result):
     reasons: tuple[str | None, ...]
     seconds: float
     tokens: tuple[str, ...] = ()
+    arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
 
     @property
     def certified(self) -> tuple[bool, ...]:

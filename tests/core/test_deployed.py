@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from certiformer.core.problem import Problem
 from certiformer.core.relaxation import anchors
 from certiformer.core.speed.replay import Store
 from certiformer.models.network import Config, build
+from certiformer.options import Question
+from certiformer.questions.estimate import estimate
 from certiformer.questions.inputs import prepare, problem_of
 from deployed import ORDERS, run
 from enclosure import pushed
@@ -89,17 +92,15 @@ def rounded_problem(module: nn.Module, x: Tensor, p: float, method: Any) -> Prob
         known = Compiled.of(graph, frozenset(), {}, cuda=False, store=Store())
     else:
         known = Compiled.of(graph, anchors(graph, method), {}, cuda=False, store=Store())
-    from dataclasses import replace
-
     return replace(problem, compiled=known)
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("method", ["forward", "backward", "backward-forward"])
+@pytest.mark.parametrize("method", ["forward", "backward"])
 def test_no_evaluation_leaves_the_box_of_any_node(name: str, method: str) -> None:
     """Random and attacked float32 points, every order of summation, and a new order at every op."""
     module, x = case(name)
-    for p, eps in ((2.0, 1e-4), (float("inf"), 0.002), (1.0, 0.0)):
+    for p, eps in ((float("inf"), 0.002), (1.0, 0.0)):
         problem = rounded_problem(module, x, p, method)
         graph = problem.compiled.graph
         ball = problem.ball(torch.tensor([eps], dtype=torch.float64), [0])
@@ -126,7 +127,7 @@ def test_margins_hold_for_every_order_and_are_never_above_the_real_ones(
     name: str, method: Any, relaxation: Any
 ) -> None:
     module, x = case(name, seed=1)
-    for p, eps in ((2.0, 0.01), (float("inf"), 0.003)):
+    for p, eps in [(2.0, 0.01)]:
         asked: dict[str, Any] = {"norm": p, "eps": eps, "positions": [[1]], "method": method, "relaxation": relaxation}
         real = cf.bounds(module, x, **asked)
         found = cf.bounds(module, x, arithmetic="float32", **asked)
@@ -301,3 +302,32 @@ def test_graphs_of_both_kinds_are_kept_apart() -> None:
     assert not any(isinstance(n.op, Rounded) for n in real.nodes)
     assert any(isinstance(n.op, Rounded) for n in rounded.nodes)
     assert captured.graph([x.double()], "tight") is real
+
+
+def test_the_work_is_counted() -> None:
+    """The estimate that comes before long runs, without one of its own."""
+    certifier = cf.Certifier("sst-1", arithmetic="float32")
+    found = estimate(certifier.workspace, ["a great film"], Question(), certifier.options)
+    real = estimate(certifier.workspace, ["a great film"], Question(), replace(certifier.options, arithmetic="real"))
+    assert 0.5 * real.seconds < found.seconds < 100 * real.seconds
+
+
+def test_constants_computed_on_the_way_are_seen_in_modules_run_on_symbols() -> None:
+    """A module that calls itself direct goes the long way round if it computes constants."""
+
+    class Direct(nn.Module):
+        direct = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Parameter(torch.randn(3, 3)), nn.Parameter(torch.randn(3, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = nn.functional.linear(x[:, 0], (self.first @ self.second).T)
+            return out
+
+    torch.manual_seed(0)
+    module, x = Direct(), torch.randn(1, 2, 3)
+    assert cf.bounds(module, x, eps=1e-3, positions=[[0]]).reasons == (None,)
+    with pytest.raises(cf.UnsupportedError, match="computes constants first"):
+        cf.bounds(module, x, eps=1e-3, positions=[[0]], arithmetic="float32")

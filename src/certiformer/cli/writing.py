@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from . import CONTRADICTION, INTERRUPTED, UNKNOWN, WRONG_CALL
-from .terminal import say, unicode
+from .terminal import console, say, unicode
 
 if TYPE_CHECKING:
     from ..report import Document
@@ -41,9 +41,12 @@ def write(document: Document, out: Path) -> None:
 def finish(document: Document, target: Target) -> int:
     """Write the document where it was asked for; the exit code."""
     from ..report import to_json
+    from ..report.wording import of_which
 
     if target.json:
         typer.echo(to_json(document, ascii=not unicode()))
+    elif not target.quiet and document.results and (told := of_which(document.settings)):
+        console().print(told, style="dim")
     if target.out is not None:
         write(document, target.out)
         if not target.quiet:

@@ -25,6 +25,7 @@ from .graph.graph import Graph, Input, Node, parent_like
 from .ops.base import Box, Planes, Shape, whole_axes
 from .ops.linear import Center, Scale, Shift
 from .ops.movement import Movement
+from .ops.rounded import Rounded
 from .relaxation import Scheme
 from .sweep import Visitor, merged, sweep
 
@@ -263,6 +264,8 @@ class Counter(Visitor[Rows]):
         shapes = tuple(p.shape for p in parents)
         if isinstance(node.op, Movement):
             return list(zip(parents, node.op.pull(a, shapes), strict=True))
+        if isinstance(node.op, Rounded):
+            return [(parents[0], a)]
         if isinstance(node.op, Center):
             return [(parents[0], a.unlink(len(shapes[0]) - 1))]
         if node.index not in self.ready:

@@ -35,6 +35,7 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
         norm=question.p,
         method=problem.method,
         relaxation=options.relaxation,
+        arithmetic=options.arithmetic,
         reasons=margins.reasons,
         seconds=time.perf_counter() - started,
         tokens=prepared.tokens,

@@ -113,6 +113,7 @@ def _result(
         norm=p,
         method=problem.method,
         relaxation=options.relaxation,
+        arithmetic=options.arithmetic,
         chosen=problem.described + _effort(problem, options.steps, options.most_splits),
         tolerance=options.tolerance,
         calls=sum(calls) / max(1, len(calls)),

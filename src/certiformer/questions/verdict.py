@@ -78,6 +78,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         norm=question.p,
         method=problem.method,
         relaxation=options.relaxation,
+        arithmetic=options.arithmetic,
         reason=reason,
         seconds=time.perf_counter() - started,
     )
@@ -137,6 +138,7 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
         norm=math.inf,
         method=how,
         relaxation=options.relaxation,
+        arithmetic=options.arithmetic,
         reason=reason,
         seconds=time.perf_counter() - started,
     )

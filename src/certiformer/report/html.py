@@ -22,7 +22,7 @@ from ..text import visible
 from .records import Document, Run, Sentence
 from .scale import largest, levels
 from .style import css
-from .wording import MEANING, summary, told
+from .wording import MEANING, of_which, summary, told
 
 FEW = 100  # sentences up to which the page says what each one cost
 TITLES = {
@@ -51,7 +51,7 @@ def html(document: Document) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{_text(f'{title} {count}, model {document.model}')}</title><style>{sheet}</style></head><body><main>"
         f'<h1>{title}</h1><p class="soft">{count}, model {_text(document.model)}, {_text(document.created)}</p>'
-        f"<p>{escape(_MEANINGS.get(document.command, MEANING))}</p>"
+        f"<p>{escape(f'{_MEANINGS.get(document.command, MEANING)} {of_which(document.settings)}'.strip())}</p>"
         f'{_state(document)}{_overview(document)}<div id="app"></div>'
         "<noscript><p>The sentences are shown by a script, which this browser does not run.</p></noscript>"
         f"{_about(document)}</main>"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..numbers import at_most, down, up
 from .records import Place, Run, Sentence, Verdict
 
@@ -9,6 +12,17 @@ MEANING = (
     "Certified: proved; no change of the word's embedding by less than this can change the verdict. "
     "Attacked: a change of this size that does change it was found. The smallest change that does lies between the two."
 )
+
+
+_FUNCTIONS = {
+    "real": "Proved of the exact function of the model; --arithmetic float32 is about its forward pass in float32.",
+    "float32": "Proved of the model as it runs in float32, whatever the order of its sums.",
+}
+
+
+def of_which(settings: Mapping[str, Any]) -> str:
+    """What the proofs of a document are about: the exact function, or its evaluation. Empty where nothing is proved."""
+    return _FUNCTIONS.get(str(settings.get("arithmetic")), "")
 
 
 def named(words: tuple[str, ...]) -> str:

@@ -32,6 +32,7 @@ class Trace:
 
     builder: Builder
     names: Mapping[nn.Module, str]
+    own: Mapping[int, Tensor]  # the module's parameters and buffers
 
     def path(self) -> str:
         """The innermost part of the module whose code is running, as the stack of this thread has it."""
@@ -116,6 +117,8 @@ def _call(operator: Any, *args: Any, **kwargs: Any) -> Symbol:
     run = next(a.run for a in given.values() if isinstance(a, Symbol))
     builder = run.builder
     builder.path = run.path()
+    if any(isinstance(a, Tensor) and id(a) not in run.own for a in given.values()):
+        raise Unknown("a tensor that was computed of others")
     values = {name: builder.values[a.ref.index][0] if isinstance(a, Symbol) else a for name, a in given.items()}
     refs = {name: a.ref if isinstance(a, Symbol) else a for name, a in given.items()}
     return Symbol(run, builder.call(operator, (), refs, operator(**values)))
@@ -123,7 +126,8 @@ def _call(operator: Any, *args: Any, **kwargs: Any) -> Symbol:
 
 def trace(module: nn.Module, builder: Builder) -> Ref | None:
     """The node of a module's output, or None where its `forward` calls something unknown."""
-    run = Trace(builder, {part: name for name, part in module.named_modules()})
+    own = {id(x): x for x in (*module.parameters(), *module.buffers())}
+    run = Trace(builder, {part: name for name, part in module.named_modules()}, own)
     try:
         result = module(Symbol(run, Ref(0)))
     except Unknown:

@@ -6,8 +6,8 @@ encloses every float32 evaluation of the model, whatever the order of its sums: 
 
 Assumed of the evaluation (u = 2^-24):
 
-- every sum, product, quotient and square root is rounded to nearest or within 4 u of its value, or is part of a fused
-  multiply-add; numbers below 2^-126 may be flushed to zero;
+- additions and products are rounded to nearest, or are part of a fused multiply-add; quotients, reciprocals and roots
+  are within 4 u; numbers below 2^-126 may be flushed to zero;
 - sums, of products or not, are computed term by term, in any order, grouping or blocking;
 - exp within 20 ulp and `2 |x|` u, tanh, erf and the sigmoid within 8 u, log within 4 u of `1 + |log x|`;
 - softmax takes the largest score off first (in blocks or at once), and LayerNorm finds mean and variance in one pass or
@@ -232,8 +232,8 @@ ERRORS: dict[type[Op], Error] = {
     Tanh: _of_value(16, lambda m, x: torch.ones_like(m)),
     Sigmoid: _of_value(16, lambda m, x: torch.ones_like(m)),
     Erf: _of_value(16, lambda m, x: torch.ones_like(m)),
-    Elu: _of_value(16, lambda m, x: torch.ones_like(m)),
-    Softplus: _of_value(16, lambda m, x: 1 + m),
+    Elu: _of_value(48, lambda m, x: torch.ones_like(m)),
+    Softplus: _of_value(48, lambda m, x: 1 + m),
     Gelu: _of_value(32, lambda m, x: m),
     GeluTanh: _of_value(32, lambda m, x: m),
     Silu: _of_value(48, lambda m, x: m),

@@ -123,12 +123,18 @@ class BoundsQuestion(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CertifyQuestion(Question):
+class Beside(Checked):
+    """What is done besides proofs."""
+
+    attack: bool = option(True, "Search counterexamples beside the proofs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyQuestion(Beside, Question):
     """A verdict within a radius, or under substitutions."""
 
     eps: float | None = option(None, "How far each chosen word may move.")
     substitutions: Substitutions | None = option(None, "What may replace which words, any of them at once.", flag=False)
-    attack: bool = option(True, "Search counterexamples beside the proofs.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .core.names import option
+from .core.names import one_of, option, whole
 from .errors import InputError, ModelError
 
 Activation = Literal["relu", "gelu"]
 LayerNormKind = Literal["no_var", "standard", "none"]
+TrainingPrecision = Literal["float32", "bfloat16"]
 LAYER_NORMS: tuple[LayerNormKind, ...] = get_args(LayerNormKind)
 SHORT_NAMES = {  # of flags whose fields are called as in Hugging Face's configurations
     "num_hidden_layers": "--layers",
@@ -89,7 +90,7 @@ class Recipe:
     clip: float = option(1.0, "Largest norm of a gradient.")
     seed: int = option(0, "Seed of all randomness.")
     evaluations: int = option(2, "Evaluations an epoch; each also writes the checkpoint.")
-    precision: Literal["float32", "bfloat16"] = option("float32", "Number format of the training.")
+    precision: TrainingPrecision = option("float32", "Number format of the training.")
     label_smoothing: float = option(0.0, "Share of the loss that goes to the other labels.")
     score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
     embedding_noise: float = option(0.0, "Gaussian noise on the embeddings.")
@@ -98,16 +99,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "evaluations"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+            whole(name, getattr(self, name), least=1)
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}")
+                raise InputError(f"{name}={getattr(self, name)!r}: expected a positive number")
         for name in ("warmup", "word_dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must be from 0 to below 1, got {getattr(self, name)}")
+                raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")
         for name in ("weight_decay", "score_penalty", "embedding_noise", "adversarial"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.precision not in ("float32", "bfloat16"):
-            raise InputError(f"precision must be float32 or bfloat16, got {self.precision!r}")
+                raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")
+        one_of("precision", self.precision, get_args(TrainingPrecision))

@@ -27,8 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(given: list[str]) -> int:
-    import shlex
-
     from .terminal import prepare_streams
 
     prepare_streams()
@@ -42,8 +40,7 @@ def _run(given: list[str]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # what torch.export says to its own developers
         try:
-            written = shlex.join(["certiformer", *given])
-            with command.make_context("certiformer", given or ["--help"], obj=written) as context:
+            with command.make_context("certiformer", given or ["--help"]) as context:
                 command.invoke(context)
         except typer.Exit as done:
             return done.exit_code

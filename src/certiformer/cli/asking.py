@@ -26,7 +26,7 @@ def certifier_of(given: Given, options: Options | None = None) -> Certifier:
     from ..models import load
     from ..models.device import pick_device
 
-    where = str(pick_device(given.values.get("device", "auto")))
+    where = str(pick_device(given.device))
     return Certifier(load(given(Source).model), options or given(Options), device=where)
 
 

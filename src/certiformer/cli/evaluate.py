@@ -9,8 +9,9 @@ import typer
 
 from ..core.names import option
 from ..errors import InputError
+from ..options import Machine
 from .flags import Given, command, one_argument
-from .options import Labelled
+from .options import Labelled, Quiet
 from .terminal import say
 
 if TYPE_CHECKING:
@@ -23,15 +24,18 @@ BATCH = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(Labelled):
+class Evaluation(Labelled, Quiet):
     """What is evaluated, and on what."""
 
     split: Literal["train", "dev", "test"] = option("test", "Which part.")
-    device: str = option("auto", "auto, cpu, cuda, cuda:1, ...")
-    quiet: bool = option(False, "Print the result only.")
 
 
-@command(Evaluation, argument=one_argument("model", "A model folder, or a bundled model such as sst-2."))
+@command(
+    Evaluation,
+    Machine,
+    argument=one_argument("model", "A model folder, or a bundled model such as sst-2."),
+    without=("threads",),
+)
 def evaluate(given: Given) -> int:
     """Print the accuracy of a model.
 
@@ -46,7 +50,7 @@ def evaluate(given: Given) -> int:
     examples = {"train": loaded.train, "dev": loaded.dev, "test": loaded.test}[asked.split]
     if not examples:
         raise InputError(f"data {asked.data!r} has no {asked.split} part")
-    result = _accuracy(opened, examples, asked.device)
+    result = _accuracy(opened, examples, given.device)
     if asked.quiet:
         typer.echo(f"{result:.4f}")
     else:

@@ -29,7 +29,11 @@ class Given:
     texts: tuple[str, ...]
     values: Mapping[str, Any]
     said: frozenset[str]  # the flags that were given, and not left at their defaults
-    command: str
+
+    @property
+    def device(self) -> str:
+        """The device that was named; without one, the best there is."""
+        return str(self.values.get("device", "auto"))
 
     def __call__(self, kind: type[K], **changes: Any) -> K:
         """An object of a class, from the flags of its fields; one that was left out has its default."""
@@ -61,7 +65,7 @@ def command(
             texts = given.pop("texts", None) or ()
             values = {name: _value(value) for name, value in given.items() if value is not None}
             said = frozenset(name for name in flags if _said(context, name))
-            raise typer.Exit(function(Given(tuple(texts), values, said, context.obj or "")))
+            raise typer.Exit(function(Given(tuple(texts), values, said)))
 
         before = [_texts()] if argument == "texts" else [] if argument is None else [argument]
         parameters = [_context(), *before, *flags.values()]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..options import AttackQuestion, RadiusCall
+from ..options import AttackQuestion, Beside, RadiusCall
 from .asking import ask_radii
 from .flags import Given, command
-from .options import Beside, Norms, Resumable, Source
+from .options import Norms, Resumable, Source
 
 
 @command(Norms, RadiusCall, Beside, AttackQuestion, Source, Resumable)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..core.names import option
 from ..errors import InputError
-from ..options import AttackQuestion, RadiusCall
+from ..options import AttackQuestion, Beside, RadiusCall
 from .asking import ask_radii
 from .flags import Given, command
-from .options import Beside, Norms, Source, Target
+from .options import ANY_NORMS, Norms, Source, Target
 from .reading import read_document
 from .terminal import say
 from .writing import check_out, write
@@ -29,7 +29,7 @@ class Page(Target):
 class AllNorms(Norms):
     """All three, where nothing is said."""
 
-    norm: tuple[str, ...] = option(("1", "2", "inf"), "1, 2, inf (or l1, l2, linf); may be given several times.")
+    norm: tuple[str, ...] = option(("1", "2", "inf"), ANY_NORMS)
 
 
 @command(Page, AllNorms, RadiusCall, Beside, AttackQuestion, Source, aliases={"source": "--from"})

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from ..core.names import option
+from ..options import Machine
 from ..recipe import SHORT_NAMES, Config, Recipe
+from . import INTERRUPTED
 from .flags import Given, command
-from .options import Labelled
+from .options import Labelled, Quiet
 from .progress import progress_bar
 from .terminal import say
 
@@ -22,22 +24,17 @@ if TYPE_CHECKING:
     from ..training import Progress
 
 
-STOPPED = 130
-
-
 @dataclass(frozen=True, kw_only=True)
-class Training(Labelled):
+class Training(Labelled, Quiet):
     """What is trained on, and where the model goes."""
 
     out: Path = option(MISSING, "Folder to write the model to.")
-    device: str = option("auto", "auto, cpu, cuda, cuda:1, ...")
     stored_as: Literal["float32", "float16"] = option("float32", "Number format of the stored weights.")
     float16: bool = option(False, "The same as --stored-as float16.")
     bfloat16: bool = option(False, "The same as --precision bfloat16.")
-    quiet: bool = option(False, "Print the result only.")
 
 
-@command(Training, Config, Recipe, argument=None, aliases=SHORT_NAMES)
+@command(Training, Config, Recipe, Machine, argument=None, without=("threads",), aliases=SHORT_NAMES)
 def train(given: Given) -> int:
     """Train the paper's classifier from scratch; run it again to continue after a kill.
 
@@ -56,32 +53,28 @@ def train(given: Given) -> int:
                 loaded,
                 asked.out,
                 recipe=recipe,
-                device=asked.device,
+                device=given.device,
                 stored_as="float16" if asked.float16 else asked.stored_as,
-                command=portable(given.command),
+                command=portable(given),
                 progress=progress,
             )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command continues from the last checkpoint in {asked.out}", err=True)
-        return STOPPED
+        say(f"stopped; the same command continues from the last checkpoint in {asked.out}")
+        return INTERRUPTED
     test = "no test part" if trained.test_accuracy is None else f"test {trained.test_accuracy:.2%}"
     typer.echo(f"{trained.folder}: dev {trained.dev_accuracy:.2%}, {test}, trained in {trained.seconds:.0f} s")
     return 0
 
 
-def portable(command: str) -> str:
+def portable(given: Given) -> str:
     """The command as it goes into a model card: paths of this machine become their last part, or go."""
-    kept: list[str] = []
-    words = iter(shlex.split(command))
-    for word in words:
-        option, equals, value = word.partition("=")
-        if option not in ("--data", "--data-dir", "--out"):
-            kept.append(word)
+    words = ["certiformer", "train"]
+    for name, value in given.values.items():
+        if name not in given.said or name in ("data_dir", "quiet"):
             continue
-        value = value if equals else next(words, "")
-        if option != "--data-dir":
-            kept += [option, Path(value).resolve().name]
-    return shlex.join(kept)
+        written = Path(value).resolve().name if name in ("data", "out") else str(value)
+        words += [SHORT_NAMES.get(name, f"--{name.replace('_', '-')}"), *([] if value is True else [written])]
+    return shlex.join(words)
 
 
 @contextmanager

@@ -47,6 +47,7 @@ class Ask:
     words: int = 1
     extra: str = ""
     dtype: str = "float64"
+    beside: bool = False  # whether another set of words is asked about at once
 
     @property
     def options(self) -> dict[str, Any]:
@@ -114,13 +115,14 @@ asks = st.builds(
     words=st.integers(1, 3),
     extra=st.sampled_from(EXTRAS),
     dtype=st.sampled_from(("float64", "float64", "float32")),
+    beside=st.booleans(),
 )
 cases = st.builds(
     Case,
     steps=st.lists(steps, min_size=1, max_size=4).map(tuple),
     asks=st.lists(asks, min_size=2, max_size=4).map(tuple),
-    n=st.integers(2, 4),
-    d=st.integers(2, 4),
+    n=st.sampled_from((3, 2, 4, 1)),
+    d=st.sampled_from((3, 2, 4, 1)),
     kind=st.sampled_from(INPUTS),
     size=any_size,
     seed=seeds,
@@ -158,12 +160,12 @@ class Checked:
     def __init__(self, case: Case, ask: Ask, certifier: cf.Certifier) -> None:
         self.case, self.ask = case, ask
         size = float(case.x.abs().mean()) or 1.0
-        positions = tuple(range(min(ask.words, case.n)))
+        sets = [tuple(range(min(ask.words, case.n))), *([(case.n - 1,)] if ask.beside else [])]
         self.prepared = prepare(certifier.workspace, case.x, label=None, dtype=ask.dtype)
-        self.radius = ask.eps * size  # as asked for: it may not become smaller in single precision
-        self.asked = certifier.bounds(case.x, positions=[list(positions)], norm=ask.norm, eps=self.radius)
+        self.radii = [ask.eps * size / 3**k for k in range(len(sets))]  # they may not become smaller
+        self.asked = certifier.bounds(case.x, positions=[list(s) for s in sets], norm=ask.norm, eps=self.radii)
         self.eps = torch.tensor(self.asked.eps, dtype=self.prepared.embeddings.dtype)
-        problem = problem_of([(self.prepared, positions)], certifier.options, p=ask.norm)
+        problem = problem_of([(self.prepared, s) for s in sets], certifier.options, p=ask.norm)
         if certifier.options.steps:
             problem = problem.tuned(self.eps, steps=certifier.options.steps)
         if certifier.options.most_splits > 1:
@@ -172,25 +174,29 @@ class Checked:
         self.module = Exact(self.prepared.model.module, self.prepared.embeddings)
 
     def run(self) -> None:
-        ball = self.problem.ball(self.eps, [0])
+        every = list(range(len(self.problem)))
+        ball = self.problem.ball(self.eps, every)
         with mp.workdps(DIGITS):
             deltas = self.points(ball)
-            self.front_door(ball, deltas)
+            for i in every:
+                self.front_door(i, deltas[i])
             if isinstance(self.problem, Split):
-                parts = self.problem.pieces
-                pieces = parts.ball(self.eps.expand(len(parts)), list(range(len(parts))))
-                self.nodes(parts, pieces, deltas)
+                owners, pieces = list(self.problem.owners), self.problem.pieces
+                self.nodes(pieces, pieces.ball(self.eps[owners], list(range(len(pieces)))), owners, deltas)
             else:
-                self.nodes(self.problem, ball, deltas)
+                self.nodes(self.problem, ball, every, deltas)
 
-    def points(self, ball: Ball) -> list[Array]:
-        """Moves of the input `[1, n, d]` within the ball, exactly: sampled, and towards the ends of many nodes."""
+    def points(self, ball: Ball) -> list[list[Array]]:
+        """For each set moves of the input `[1, n, d]` within it, exactly: sampled, and to the ends of many nodes."""
         generator = torch.Generator().manual_seed(self.case.seed)
-        still = replace(ball, centre=torch.zeros_like(ball.centre)).sample(3, generator)[0]
-        moves = [torch.zeros_like(ball.centre[0]), *still, *self.steepest(ball, generator)]
+        rest = torch.zeros_like(ball.centre)
+        moves = [rest, *replace(ball, centre=rest).sample(3, generator).unbind(1), *self.steepest(ball, generator)]
         target = torch.ones(self.problem.classes - 1).to(ball.centre)
-        moves += [pushed(self.problem, ball, sign * target, steps=4)[0] - ball.centre[0] for sign in (1, -1)]
-        return [projected(m, self.radius, ball.p) for m in moves if bool(torch.isfinite(m).all())]
+        moves += [pushed(self.problem, ball, sign * target, steps=4) - ball.centre for sign in (1, -1)]
+        return [
+            [projected(m[i], radius, ball.p) for m in moves if bool(torch.isfinite(m[i]).all())]
+            for i, radius in enumerate(self.radii)
+        ]
 
     def steepest(self, ball: Ball, generator: torch.Generator) -> list[Tensor]:
         """Where a margin and entries of random nodes are least and greatest, to first order."""
@@ -199,51 +205,48 @@ class Checked:
         x = ball.centre.clone().requires_grad_(True)
         with torch.enable_grad():
             values = graph.values(x)
-            ends = [self.problem.rows([0])[0, 0, 0] @ values[-1].flatten()]
+            ends = [(self.problem.rows(list(range(len(x))))[:, 0, 0] * values[-1].flatten(1)).sum()]
             for k in torch.randint(len(moving), (4,), generator=generator).tolist():
-                flat = values[moving[k]].flatten()
-                ends.append(flat[int(torch.randint(len(flat), (), generator=generator))])
+                flat = values[moving[k]].reshape(len(x), -1)
+                ends.append(flat[:, int(torch.randint(flat.shape[1], (), generator=generator))].sum())
             gradients = [torch.autograd.grad(end, x, retain_graph=True, allow_unused=True)[0] for end in ends]
-        found = []
-        for gradient in gradients:
-            if gradient is not None and bool(torch.isfinite(gradient).all()):
-                move = toward(gradient[0], ball.p) * torch.einsum("zt,ztn->n", ball.eps, ball.hot)[None, :, None]
-                found += [move, -move]
-        return found
+        radii = torch.einsum("zt,ztn->zn", ball.eps, ball.hot)[:, None, :, None]
+        found = [toward(gradient, ball.p) * radii for gradient in gradients if gradient is not None]
+        return [sign * move for move in found for sign in (1, -1)]
 
-    def front_door(self, ball: Ball, deltas: list[Array]) -> None:
+    def front_door(self, i: int, deltas: list[Array]) -> None:
         """The margins that a user gets, against the module itself."""
-        if self.asked.reasons[0] is not None:
-            counts["questions without an answer"] += 1
+        if self.asked.reasons[i] is not None:
+            counts["sets without an answer"] += 1
             return
-        counts["answers"] += 1
-        low, high = exact(self.asked.lower[0]), exact(self.asked.upper[0])
+        counts["sets with an answer"] += 1
+        low, high = exact(self.asked.lower[i]), exact(self.asked.upper[i])
         for delta in deltas:
-            logits = self.at(lambda x: self.module(x).reshape(-1), exact(ball.centre[0]) + delta)
+            logits = self.at(lambda x: self.module(x).reshape(-1), exact(self.prepared.embeddings) + delta)
             if logits is not None:
                 inside("margin at the front door", margins(logits, self.asked.label), low, high)
 
-    def nodes(self, problem: Problem, ball: Ball, deltas: list[Array]) -> None:
-        """Every node's box, against the graph."""
+    def nodes(self, problem: Problem, ball: Ball, owners: list[int], deltas: list[list[Array]]) -> None:
+        """Every node's box over every piece, or every set, against the graph."""
         boxes, answer, good = bounds_of(problem, ball)
         graph, rest = problem.compiled.graph, problem.compiled.graph.values(ball.centre)
-        owned = [[in_piece(ball, i, delta) for delta in deltas] for i in range(len(problem))]
-        assert all(any(column) for column in zip(*owned, strict=True)), "a point is in no piece"
-        for i in range(len(problem)):
-            if not bool(good[i]):
-                counts["sets without bounds"] += 1
-                continue
+        held = {(o, k): False for o in owners for k in range(len(deltas[o]))}
+        for i, owner in enumerate(owners):
             own = [v[min(i, len(v) - 1)][None] for v in rest]
-            for delta in (d for d, here in zip(deltas, owned[i], strict=True) if here):
+            for k, delta in enumerate(deltas[owner]):
+                if not in_piece(ball, i, delta):
+                    continue
+                held[owner, k] = True
                 x = exact(ball.centre[i]) + delta
-                values = self.at(lambda x, own=own: graphs.values(graph, x, own), x)
+                values = self.at(lambda x, own=own: graphs.values(graph, x, own), x) if bool(good[i]) else None
                 if values is None:
                     continue
                 for index, box in boxes.items():
-                    k = min(i, len(box.lower) - 1)
-                    inside(str(graph.nodes[index]), values[index], exact(box.lower[k]), exact(box.upper[k]))
-                label = self.asked.label
-                inside("margin", margins(values[-1].reshape(-1), label), exact(answer.lower[i]), exact(answer.upper[i]))
+                    j = min(i, len(box.lower) - 1)
+                    inside(str(graph.nodes[index]), values[index], exact(box.lower[j]), exact(box.upper[j]))
+                found = margins(values[-1].reshape(-1), self.asked.label)
+                inside("margin", found, exact(answer.lower[i]), exact(answer.upper[i]))
+        assert all(held.values()), "a point is in no piece"
 
     def at(self, function: Any, x: Array) -> Any:
         counts["points"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -33,7 +34,7 @@ POWERS: dict[float, tuple[Op, ...]] = {
 def add(build: Build, x: Operand, y: Operand, alpha: float) -> Ref:
     """`x + alpha y`."""
     alpha = float(alpha)
-    if not isinstance(y, Ref):
+    if not isinstance(y, Ref) and math.frexp(abs(alpha))[0] == 0.5:  # a power of two: the product is exact
         return build.add(Shift(build.constant(y) * alpha), x)
     if not isinstance(x, Ref):
         return build.add(Shift(build.constant(x)), times(build, alpha, y))

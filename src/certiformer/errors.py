@@ -1,4 +1,4 @@
-"""The errors a caller can meet. Each message restates what was asked and says what to do."""
+"""The errors a caller can meet. Each message restates the call and says what to do."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Benchmarks: how long certified radii take on the machine at hand, against what was asked and what could be."""
+"""Benchmarks: how long certified radii take on the machine at hand, against goals and what could be."""

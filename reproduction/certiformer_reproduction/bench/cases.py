@@ -1,4 +1,4 @@
-"""What is measured: the two tables that were asked for, growth along every axis, the throughput of many sentences."""
+"""What is measured: two tables with goals, growth along every axis, the throughput of many sentences."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def gpu_table() -> list[Case]:
             Stated("a prototype of backward with 3.1 and 3.2, float64", prototype),
         )
         rows.append(replace(backward, name=f"N={n}", layers=n, asked=asked, stated=stated))
-    for n in (1, 2, 3):  # what the library does by itself, and the tightest it can do: nothing was asked of these
+    for n in (1, 2, 3):  # what the library does by itself, and the tightest it can do: these have no goals
         rows.append(replace(one, group="auto", name=f"N={n}", layers=n, method="auto", relaxation="tight"))
     for n in (1, 2, 3):
         rows.append(replace(backward, group="backward, tightest", name=f"N={n}", layers=n, budget="tight"))

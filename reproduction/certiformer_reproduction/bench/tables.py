@@ -14,7 +14,7 @@ SHOWN = 4  # of the cases that were left out
 
 def head() -> str:
     return _COLUMNS.format(
-        "case", "seconds", "spread", "asked", "floor", "/floor", "sets", "evals", "mean", "words/s", "peak GiB"
+        "case", "seconds", "spread", "goal", "floor", "/floor", "sets", "evals", "mean", "words/s", "peak GiB"
     )
 
 
@@ -131,7 +131,7 @@ def _table(group: str, rows: list[Row]) -> str:
         ),
     ]
     if any(row["case"]["asked"] is not None for row in rows):
-        lines.append(["asked", *(f"{row['case']['asked']:.3g} s" for row in rows)])
+        lines.append(["goal", *(f"{row['case']['asked']:.3g} s" for row in rows)])
     lines += [
         [f"**reached**, `{group}`", *(f"**{row['seconds']:.3g} s**" for row in rows)],
         ["the same, seconds of all cores together", *(f"{row['processor']:.3g} s" for row in rows)],

@@ -38,7 +38,7 @@ def test_a_run_says_and_writes_what_it_measured(written):
     assert document["settings"]["dtype"] == "float64"
     assert "backward-forward: N=1 d=64" in said
     table = markdown(document)
-    assert "| asked | 0.785 s |" in table
+    assert "| goal | 0.785 s |" in table
     assert "published code" in table.lower()
 
 
@@ -55,7 +55,7 @@ def test_two_runs_are_compared(written):
 
 def test_the_command_line(written, capsys, tmp_path):
     assert main(["performance", str(written[0])]) == 0
-    assert "| asked |" in capsys.readouterr().out
+    assert "| goal |" in capsys.readouterr().out
     assert main(["bench", "scaling", "--only", "nothing of this name"]) == 2
     assert "no case with" in capsys.readouterr().err
     assert main(["bench", "scaling", "--compare", str(tmp_path / "none.json")]) == 2
@@ -103,7 +103,7 @@ def test_a_page_is_filled_from_the_files_it_names(written, tmp_path):
     for _ in range(2):
         assert main(["performance", "--page", str(page)]) == 0
     told = page.read_text()
-    assert told.count("| asked | 0.785 s |") == 1
+    assert told.count("| goal | 0.785 s |") == 1
     assert "old" not in told
     assert "Not measured yet." in told
     assert told.startswith("before\n<!-- bench: a.json cpu-table -->\n")

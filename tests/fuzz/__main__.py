@@ -6,13 +6,15 @@ import argparse
 import random
 import sys
 import time
+import traceback
 
 import torch
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from .cases import Case, cases, check, counts
 
 ROUND = 40  # models
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 
 
 def main() -> int:
@@ -25,18 +27,26 @@ def main() -> int:
     print(f"seed {start}", flush=True)
     end, number = time.monotonic() + 60 * options.minutes, start
 
-    @settings(max_examples=ROUND, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
+    failed: list[Case] = []
+
+    @settings(max_examples=ROUND, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
     @given(case=cases)
     def holds(case: Case) -> None:
-        if time.monotonic() < end:
+        if time.monotonic() > end and not failed:  # what has failed is made small, however long it takes
+            return
+        try:
             check(case)
+        except Exception:
+            failed.append(case)
+            raise
 
     while time.monotonic() < end:
         try:
             seed(number)(holds)()
-        except BaseException:
-            print(f"failed with --seed {number}", file=sys.stderr)
-            raise
+        except Exception:
+            traceback.print_exc()
+            print(f"failed with --seed {number}; made small:\n{failed[-1]}", file=sys.stderr)
+            return 1
         number += 1
         print(summary(), flush=True)
     return 0

@@ -120,7 +120,7 @@ asks = st.builds(
 cases = st.builds(
     Case,
     steps=st.lists(steps, min_size=1, max_size=4).map(tuple),
-    asks=st.lists(asks, min_size=2, max_size=4).map(tuple),
+    asks=st.lists(asks, min_size=1, max_size=4).map(tuple),
     n=st.sampled_from((3, 2, 4, 1)),
     d=st.sampled_from((3, 2, 4, 1)),
     kind=st.sampled_from(INPUTS),

@@ -370,7 +370,7 @@ def test_text_goes_in_through_the_tokenizer() -> None:
         "film",
         None,
     ]
-    assert prepared.words == (1, 2, 3, 4, 5, 6)
+    assert prepared.movable == (1, 2, 3, 4, 5, 6)
     assert prepared.label_name in ("bad", "good")
     result = cf.radius(model, "a great film", norm=2)
     assert len(result.radii) == 3

@@ -199,8 +199,8 @@ class Problem:
         padded = chosen + chosen[:1] * (full - len(chosen))
         ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
         with torch.no_grad():
-            found = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded))
-        box, reasons = _answer(found)
+            evaluation = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded))
+        box, reasons = _answer(evaluation)
         count = len(chosen)
         return Box(box.lower[:count], box.upper[:count]), reasons[:count]
 
@@ -210,11 +210,11 @@ class Problem:
         with torch.no_grad():
             if self.method == "ibp":
                 with exact_products(ball.centre):
-                    found = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
+                    evaluation = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
             else:
                 parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
-                found = self._evaluated(ball, self.rows(chosen), rounding, parameters)
-        return _answer(found)
+                evaluation = self._evaluated(ball, self.rows(chosen), rounding, parameters)
+        return _answer(evaluation)
 
     def _evaluated(
         self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
@@ -265,9 +265,9 @@ class Problem:
         return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 
 
-def _answer(found: Evaluation) -> tuple[Box, list[str | None]]:
+def _answer(evaluation: Evaluation) -> tuple[Box, list[str | None]]:
     """Bounds that say nothing where a check failed, and the first check that did."""
-    box, good, whys, _ = found
+    box, good, whys, _ = evaluation
     failed = ~good.all(dim=0)[:, None]
     inf = torch.inf
     reasons = first_reasons(good, whys)

@@ -55,8 +55,8 @@ def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
     for k, place in enumerate(itertools.product(*(range(size) for size in lead))):
         window = (*((at, 1) for at in place), (0, width))
         rows.append(_row(engine, node, window, middle[:, k]))
-    found = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
-    return rounded(found, count)
+    reach = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
+    return rounded(reach, count)
 
 
 def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
@@ -67,11 +67,11 @@ def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
     if form.gap is not None:
         away = away + engine.ball.magnitude(form.gap[None])[0]
     e = direction(box.centre)
-    found = Reach(
+    reach = Reach(
         engine.ball.distance(form.centre) + norm(away, 2.0, dim=-1),
         furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (away * e.abs()).sum(dim=-1),
     )
-    return rounded(found, engine.ball.dimension + box.shape[-1])
+    return rounded(reach, engine.ball.dimension + box.shape[-1])
 
 
 def direction(middle: Tensor) -> Tensor:
@@ -88,11 +88,11 @@ def furthest(ball: Perturbation, function: Tensor) -> Tensor:
     return torch.maximum(-low, high)[0]
 
 
-def rounded(found: Reach, terms: float) -> Reach:
+def rounded(reach: Reach, terms: float) -> Reach:
     """With what was lost in sums of so many terms, and in the direction of the middle."""
-    found = found.times(1 + gamma(found.distance, terms + SLACK))
-    lost = found.distance * gamma(found.distance, terms + SLACK)
-    return Reach(found.distance, torch.minimum(found.radial + lost, found.distance))
+    reach = reach.times(1 + gamma(reach.distance, terms + SLACK))
+    lost = reach.distance * gamma(reach.distance, terms + SLACK)
+    return Reach(reach.distance, torch.minimum(reach.radial + lost, reach.distance))
 
 
 class Measuring(Visitor[Coefficients]):
@@ -176,12 +176,12 @@ def remainder(engine: Engine, node: Node) -> Tensor | None:
     """How far an op may be from the middle of its planes, entry by entry, anywhere in the box of its inputs."""
     if node.op.exact:
         return None
-    ready, found = engine.substitution(node), engine.gap(node) / 2
+    ready, radius = engine.substitution(node), engine.gap(node) / 2
     for k, parent in enumerate(engine.graph.parents(node)):
         slope = ready.whole.slopes[k]
         if slope.upper is not slope.lower:
-            found = found + load(ready.whole, k, engine.box(parent).radius, (slope.upper - slope.lower).abs() / 2)
-    return found
+            radius = radius + load(ready.whole, k, engine.box(parent).radius, (slope.upper - slope.lower).abs() / 2)
+    return radius
 
 
 def _length(
@@ -204,11 +204,11 @@ def _length(
     root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
     root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
     length = spectral(matrix.flatten(2) * root[:, None]) * norm(root, 2.0, dim=-1)
-    found = torch.minimum(_worst(part, gap), length)
+    bound = torch.minimum(_worst(part, gap), length)
     if vector is not None:
         by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
-        found = torch.minimum(found, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))
-    return found + lost
+        bound = torch.minimum(bound, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))
+    return bound + lost
 
 
 def _worst(part: Coefficients, gap: Tensor) -> Tensor:

@@ -31,12 +31,12 @@ class Split(Problem):
         """The least and the greatest over the pieces of each instance."""
         chosen = list(range(len(self))) if instances is None else instances
         asked = [(k, j) for k, i in enumerate(chosen) for j, owner in enumerate(self.owners) if owner == i]
-        found = self.pieces.margins(eps[[k for k, _ in asked]], [j for _, j in asked], rounding=rounding)
+        margins = self.pieces.margins(eps[[k for k, _ in asked]], [j for _, j in asked], rounding=rounding)
         rows = [[r for r, (of, _) in enumerate(asked) if of == k] for k in range(len(chosen))]
         return Margins(
-            torch.stack([found.lower[r].amin(dim=0) for r in rows]),
-            torch.stack([found.upper[r].amax(dim=0) for r in rows]),
-            tuple(next((found.reasons[k] for k in r if found.reasons[k]), None) for r in rows),
+            torch.stack([margins.lower[r].amin(dim=0) for r in rows]),
+            torch.stack([margins.upper[r].amax(dim=0) for r in rows]),
+            tuple(next((margins.reasons[k] for k in r if margins.reasons[k]), None) for r in rows),
         )
 
     def draft(self) -> Split | None:
@@ -62,9 +62,9 @@ def divide(problem: Problem, eps: Tensor, splits: int) -> Problem:
         if not chosen:
             return replace(split, pieces=_pieces(problem, owners, cuts), owners=tuple(owners))
         of = [owners[j] for j in chosen]
-        halves, found = _halves(problem, of, cuts.take(chosen), eps)
+        halves, theirs = _halves(problem, of, cuts.take(chosen), eps)
         kept = [j for j in range(len(owners)) if j not in set(chosen)]
-        margins = [margins[j] for j in kept] + found
+        margins = [margins[j] for j in kept] + theirs
         owners = [owners[j] for j in kept] + of + of
         cuts = cuts.take(kept).joined(halves)
 
@@ -76,11 +76,11 @@ def _halves(problem: Problem, owners: list[int], cuts: Cuts, eps: Tensor) -> tup
     every = tried[0]
     for halves in tried[1:]:
         every = every.joined(halves)
-    found = _least(_pieces(problem, twice * len(tried), every), eps[twice * len(tried)])
-    table = torch.tensor(found, dtype=torch.float64).reshape(len(tried), 2, len(owners))
+    margins = _least(_pieces(problem, twice * len(tried), every), eps[twice * len(tried)])
+    table = torch.tensor(margins, dtype=torch.float64).reshape(len(tried), 2, len(owners))
     best: list[int] = table.amin(dim=1).argmax(dim=0).tolist()
     rows = [len(twice) * k + side * len(owners) + j for side in (0, 1) for j, k in enumerate(best)]
-    return every.take(rows), [found[r] for r in rows]
+    return every.take(rows), [margins[r] for r in rows]
 
 
 def _least(pieces: Problem, eps: Tensor) -> list[float]:
@@ -134,12 +134,12 @@ def _directions(problem: Problem) -> Tensor:
         x = ball.centre.clone().requires_grad_(True)
         with torch.enable_grad():
             values = graph.values(x)
-            found = []
+            moves = []
             for draw in draws:
                 total = torch.stack([(values[i] * z.to(x)).sum() for i, z in draw]).sum()
                 (gradient,) = torch.autograd.grad(total, x, retain_graph=True)
-                found.append(torch.einsum("zund,ztn->ztd", gradient, ball.hot))
-        gradients = torch.stack(found, dim=1).nan_to_num(0.0, 0.0, 0.0)  # [instance, draw, t, d]
+                moves.append(torch.einsum("zund,ztn->ztd", gradient, ball.hot))
+        gradients = torch.stack(moves, dim=1).nan_to_num(0.0, 0.0, 0.0)  # [instance, draw, t, d]
         gradients = torch.nn.functional.pad(gradients, (0, 0, 0, t - gradients.shape[2]))
         _, _, rows = torch.linalg.svd(gradients.flatten(2), full_matrices=False)
         normals.append(rows[:, :NORMALS].unflatten(2, gradients.shape[2:]))

@@ -96,13 +96,13 @@ def _choose(module: FromEmbeddings, arguments: Arguments, x: Tensor) -> int | _D
     failed = "nothing"
     for k, route in enumerate(routes):
         try:
-            found = at(route, x)
+            logits = at(route, x)
         except CertiformerError as error:
             failed = failed if k else f"no logits, {error}"
             continue
-        if _agree(route, x, found, expected) and _agree_around(route, reference, x):
+        if _agree(route, x, logits, expected) and _agree_around(route, reference, x):
             return k
-        failed = failed if k else numbers(found)
+        failed = failed if k else numbers(logits)
     return _Differs(
         f"{name}: its own forward pass on {_listed(arguments)} gives {numbers(expected)}, the same on embeddings gives "
         f"{failed}: it computes something else from inputs_embeds, and nothing can be proved about it that way; give "
@@ -127,17 +127,17 @@ def _agree_around(route: nn.Module, reference: nn.Module | None, x: Tensor) -> b
 
 def _close(route: nn.Module, x: Tensor, expected: Tensor) -> bool:
     try:
-        found = at(route, x)
+        logits = at(route, x)
     except CertiformerError:
         return False
-    return _agree(route, x, found, expected)
+    return _agree(route, x, logits, expected)
 
 
-def _agree(route: nn.Module, x: Tensor, found: Tensor, expected: Tensor) -> bool:
+def _agree(route: nn.Module, x: Tensor, logits: Tensor, expected: Tensor) -> bool:
     """Equal but for rounding: relative to the largest logit, and with the same answer."""
-    if found.shape != expected.shape or not bool((found.argmax(dim=-1) == expected.argmax(dim=-1)).all()):
+    if logits.shape != expected.shape or not bool((logits.argmax(dim=-1) == expected.argmax(dim=-1)).all()):
         return False
-    scale, difference = float(expected.abs().max()), float((found - expected).abs().max())
+    scale, difference = float(expected.abs().max()), float((logits - expected).abs().max())
     if difference <= STRICT[x.dtype] * scale:
         return True
     return x.dtype == torch.float64 and difference <= SINGLE * scale and _single_inside(route, x)
@@ -151,10 +151,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.single = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if isinstance(found, Tensor) and found.is_floating_point() and found.dtype != torch.float64:
+        value = func(*args, **(kwargs or {}))
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64:
             self.single = True
-        return found
+        return value
 
 
 def _single_inside(route: nn.Module, x: Tensor) -> bool:
@@ -167,10 +167,10 @@ def _single_inside(route: nn.Module, x: Tensor) -> bool:
 def at(module: nn.Module, x: Tensor, kind: type[CertiformerError] = ModelError) -> Tensor:
     """What a module gives at some embeddings; one that changes them in place is refused."""
     given, name = x.clone(), title(module)
-    found = run(partial(module, given), f"{name} could not be run on embeddings of shape {list(x.shape)}", kind)
+    logits = run(partial(module, given), f"{name} could not be run on embeddings of shape {list(x.shape)}", kind)
     if not torch.equal(given, x):
         raise ModelError(f"{name} changes its input in place: let it work on a copy")
-    return found
+    return logits
 
 
 def run(call: Callable[[], Tensor], asked: str, kind: type[CertiformerError] = ModelError) -> Tensor:

@@ -35,12 +35,12 @@ def importance(workspace: Workspace, text: Inputs, question: ImportanceQuestion,
     (proved,) = radii(workspace, [text], replace(question, progress=half(0)), options)
     slope_at = gradients(prepared)
     slopes = [slope_at[where[0]] for where in proved.positions]
-    found: AttackResult | None = None
+    tried: AttackResult | None = None
     if enumerate_words:
         asked = AttackQuestion(norm=question.norm, attack_method="enumeration", progress=half(1))
-        found = attack_sets(prepared, proved.positions, asked)
+        tried = attack_sets(prepared, proved.positions, asked)
     return ImportanceResult(
-        words=_ranked(prepared, proved, slopes, found),
+        words=_ranked(prepared, proved, slopes, tried),
         label=prepared.label,
         margin=prepared.margin,
         norm=question.p,
@@ -52,13 +52,13 @@ def importance(workspace: Workspace, text: Inputs, question: ImportanceQuestion,
 
 
 def _ranked(
-    prepared: Prepared, proved: RadiusResult, slopes: list[float], found: AttackResult | None
+    prepared: Prepared, proved: RadiusResult, slopes: list[float], tried: AttackResult | None
 ) -> tuple[Ranked, ...]:
     """The words with their ranks, most important first."""
     places = [where[0] for where in proved.positions]
     lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=proved.norm, dim=-1).tolist()
-    attacked = [math.inf] * len(places) if found is None else list(found.radii)
-    replaced = [None] * len(places) if found is None else list(found.words)
+    attacked = [math.inf] * len(places) if tried is None else list(tried.radii)
+    replaced = [None] * len(places) if tried is None else list(tried.words)
     scaled = [relative(r, lengths[i]) for r, i in zip(attacked, places, strict=True)]
     ranks, gradient_ranks, upper_ranks = _ranks(proved.normalized), _ranks([-s for s in slopes]), _ranks(scaled)
     words = [
@@ -72,7 +72,7 @@ def _ranked(
             gradient_rank=gradient_ranks[k],
             attacked=None if math.isinf(attacked[k]) else attacked[k],
             attacked_normalized=None if math.isinf(scaled[k]) else scaled[k],
-            attacked_rank=None if found is None else upper_ranks[k],
+            attacked_rank=None if tried is None else upper_ranks[k],
             replacement=replaced[k],
         )
         for k, where in enumerate(places)

@@ -60,7 +60,7 @@ class Prepared:
         return self.workspace.on(dtype=dtype, device=self.embeddings.device).model
 
     @property
-    def words(self) -> tuple[int, ...]:
+    def movable(self) -> tuple[int, ...]:
         """The positions that may be perturbed."""
         return tuple(i for i, special in enumerate(self.special) if not special)
 

@@ -25,7 +25,7 @@ def position_sets(prepared: Prepared, question: Question) -> list[tuple[int, ...
 
 
 def _all_sets(prepared: Prepared, words: int) -> list[tuple[int, ...]]:
-    free = prepared.words
+    free = prepared.movable
     if isinstance(words, bool) or not isinstance(words, int) or not 1 <= words <= len(free):
         raise InputError(f"words={words!r}: expected a whole number from 1 to the {len(free)} words of this input")
     count = math.comb(len(free), words)
@@ -79,7 +79,7 @@ def _number(written: str) -> Place:
 
 def _places(prepared: Prepared, place: Place, asked: str) -> list[int]:
     """Where a position or word is."""
-    free, n = prepared.words, len(prepared.tokens)
+    free, n = prepared.movable, len(prepared.tokens)
     if isinstance(place, str):
         found = [i for i in free if place in (prepared.tokens[i], prepared.written(i))]
         found = found or [i for i in free if prepared.tokens[i] == place.lower()]

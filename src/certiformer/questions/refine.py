@@ -23,28 +23,28 @@ def margins_within(
     """
     problem = replace(problem, deadline=Deadline.after(options.timeout))
     try:
-        found = problem.margins(eps, rounding=rounding)
+        margins = problem.margins(eps, rounding=rounding)
     except OutOfTime:
         return _nothing(problem, f"out of time after {options.timeout:g} s")
     try:
-        return _refined(problem, eps, found, options, rounding=rounding, until_proved=until_proved)
+        return _refined(problem, eps, margins, options, rounding=rounding, until_proved=until_proved)
     except OutOfTime:
-        return found
+        return margins
 
 
 def _refined(
-    problem: Problem, eps: Tensor, found: Margins, options: Options, *, rounding: bool, until_proved: bool
+    problem: Problem, eps: Tensor, margins: Margins, options: Options, *, rounding: bool, until_proved: bool
 ) -> Margins:
 
     def enough() -> bool:
-        return until_proved and bool((found.lower > 0).all())
+        return until_proved and bool((margins.lower > 0).all())
 
     if options.steps > 0 and not enough():
         problem = problem.tuned(eps, steps=options.steps)
-        found = found.better(problem.margins(eps, rounding=rounding))
+        margins = margins.better(problem.margins(eps, rounding=rounding))
     if options.most_splits > 1 and not enough():
-        found = found.better(divide(problem, eps, options.most_splits).margins(eps, rounding=rounding))
-    return found
+        margins = margins.better(divide(problem, eps, options.most_splits).margins(eps, rounding=rounding))
+    return margins
 
 
 def _nothing(problem: Problem, why: str) -> Margins:
@@ -56,5 +56,5 @@ def _nothing(problem: Problem, why: str) -> Margins:
 def radii_of(eps: Tensor, like: Tensor) -> Tensor:
     """Radii in the precision of the bounds, none smaller than asked for: that would be an easier question."""
     eps = eps.to(device=like.device, dtype=torch.float64)
-    found = eps.to(like.dtype)
-    return torch.where(found.double() < eps, torch.nextafter(found, torch.full_like(found, torch.inf)), found)
+    rounded = eps.to(like.dtype)
+    return torch.where(rounded.double() < eps, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)

@@ -79,14 +79,14 @@ def _group(
     questions = [(q, s) for _, q, sets in group for s in sets]
     problem = replace(problem_of(questions, options, p=question.p), deadline=deadline)
     nominal = [q.margin for q, _ in questions]
-    found, calls = search(problem, nominal, options, progress=progress)
+    proved, calls = search(problem, nominal, options, progress=progress)
     seconds = time.perf_counter() - started
     results: dict[int, RadiusResult] = {}
     k = 0
     for i, q, sets in group:
         part = slice(k, k + len(sets))
         share = seconds * len(sets) / len(questions)
-        result = _result(q, sets, found[part], calls[part], problem, options, share)
+        result = _result(q, sets, proved[part], calls[part], problem, options, share)
         results[i] = replace(result, complete=not problem.deadline.passed)
         k += len(sets)
     return results
@@ -95,7 +95,7 @@ def _group(
 def _result(
     prepared: Prepared,
     sets: list[tuple[int, ...]],
-    found: list[float],
+    proved: list[float],
     calls: list[int],
     problem: Problem,
     options: Options,
@@ -105,8 +105,8 @@ def _result(
     norms = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
     return RadiusResult(
         positions=tuple(sets),
-        radii=tuple(found),
-        normalized=tuple(relative(r, min(norms[i] for i in s)) for r, s in zip(found, sets, strict=True)),
+        radii=tuple(proved),
+        normalized=tuple(relative(r, min(norms[i] for i in s)) for r, s in zip(proved, sets, strict=True)),
         tokens=prepared.tokens,
         label=prepared.label,
         margin=prepared.margin,
@@ -221,8 +221,8 @@ def _again(
     """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be."""
     brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    found = _proved(better, brackets, calls, active, tolerance, progress)
-    return [max(a, b) for a, b in zip(radii, found, strict=True)]
+    better_radii = _proved(better, brackets, calls, active, tolerance, progress)
+    return [max(a, b) for a, b in zip(radii, better_radii, strict=True)]
 
 
 def _proved(
@@ -283,8 +283,8 @@ def _close(
         eps = _representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
         ends = [brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True)]
         last = proving or (not draft and all(ends))
-        found = _margin(problem, eps, remaining, rounding=last)
-        for i, e, m in zip(remaining, eps, found, strict=True):
+        margins = _margin(problem, eps, remaining, rounding=last)
+        for i, e, m in zip(remaining, eps, margins, strict=True):
             brackets[i].take(e, m, last)
             calls[i] += 1
         shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
@@ -299,8 +299,8 @@ def _verify(problem: Problem, brackets: list[Bracket], calls: list[int], toleran
     pending = [i for i, r in enumerate(radii) if r > 0 and verified[i] == 0.0]
     shrink = SHRINK * tolerance
     while pending:
-        found = _margin(problem, [radii[i] for i in pending], pending, rounding=True)
-        for i, m in zip(pending, found, strict=True):
+        margins = _margin(problem, [radii[i] for i in pending], pending, rounding=True)
+        for i, m in zip(pending, margins, strict=True):
             calls[i] += 1
             if m > 0:
                 verified[i] = radii[i]

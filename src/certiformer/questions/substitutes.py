@@ -45,8 +45,8 @@ class Candidates:
     def ids(self) -> dict[int, list[int]]:
         """Position -> ids of its substitutes."""
         own = self._own
-        found = {i: list(dict.fromkeys(t for _, t in c if t != own[i])) for i, c in self.choices.items()}
-        return {i: listed for i, listed in found.items() if listed}
+        others = {i: list(dict.fromkeys(t for _, t in c if t != own[i])) for i, c in self.choices.items()}
+        return {i: listed for i, listed in others.items() if listed}
 
     def combinations(self) -> Iterator[Combination]:
         """All of them, the text itself first."""
@@ -118,9 +118,9 @@ class Candidates:
 
     @cached_property
     def _before(self) -> Encoding:
-        found = _encoded(self.prepared, self._text({}))
-        assert found is not None
-        return found
+        encoding = _encoded(self.prepared, self._text({}))
+        assert encoding is not None
+        return encoding
 
     @property
     def _own(self) -> tuple[int, ...]:
@@ -149,9 +149,9 @@ def candidates(prepared: Prepared, substitutions: Substitutions) -> Candidates:
         keys.setdefault(word.casefold(), []).append(word)
     choices: dict[int, Combination] = {}
     skipped = dict.fromkeys(_in_pieces(prepared, keys))
-    for position in prepared.words:
+    for position in prepared.movable:
         written = _written(prepared, position)
-        found: dict[str, int] = {written: prepared.ids[position]}
+        read: dict[str, int] = {written: prepared.ids[position]}
         for key in keys.get(written.casefold(), ()):
             if not _names(prepared, position, key):
                 continue
@@ -160,9 +160,9 @@ def candidates(prepared: Prepared, substitutions: Substitutions) -> Candidates:
                 if token is None:
                     skipped[word] = None
                 else:
-                    found[word] = token
-        if len(found) > 1:
-            choices[position] = tuple(found.items())
+                    read[word] = token
+        if len(read) > 1:
+            choices[position] = tuple(read.items())
     if all(token == prepared.ids[i] for i, choice in choices.items() for _, token in choice):
         raise InputError(
             f"substitutions={short(substitutions)}: no word of this text has a substitute in the model's vocabulary"
@@ -242,13 +242,13 @@ def _encoded(prepared: Prepared, text: str) -> Encoding | None:
 
 def _in_pieces(prepared: Prepared, keys: Mapping[str, Sequence[str]]) -> list[str]:
     """Keys that stand in the text as more than one token: these cannot be replaced one for one."""
-    spans = [(i, s) for i in prepared.words if (s := _span(prepared, i)) is not None]
-    found: list[str] = []
+    spans = [(i, s) for i in prepared.movable if (s := _span(prepared, i)) is not None]
+    keys_met: list[str] = []
     for k, (_, (start, end)) in enumerate(spans):
         for _, (first, last) in spans[k + 1 :]:
             if first != end:
                 break
             end = last
             assert prepared.text is not None
-            found += keys.get(prepared.text[start:end].casefold(), ())
-    return found
+            keys_met += keys.get(prepared.text[start:end].casefold(), ())
+    return keys_met

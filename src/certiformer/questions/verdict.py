@@ -56,10 +56,10 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
-    found = margins_within(problem, radii, options, until_proved=True)
-    proved = [m if math.isfinite(m) else -math.inf for m in found.lower.amin(dim=1).tolist()]
+    within = margins_within(problem, radii, options, until_proved=True)
+    proved = [m if math.isfinite(m) else -math.inf for m in within.lower.amin(dim=1).tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
-    reason = next((r for r in found.reasons if r), None)
+    reason = next((r for r in within.reasons if r), None)
     examples: list[Counterexample | None] = [None] * len(sets)
     if question.attack or exact.margin <= 0:
         examples = _refute(exact, sets, statuses, eps, question.p, dtype=DEPLOYED[options.arithmetic])
@@ -112,23 +112,23 @@ def _refute(
 def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Options, started: float) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
     assert question.substitutions is not None
-    found = candidates(prepared, question.substitutions)
+    substitutes = candidates(prepared, question.substitutions)
     status: Status
     example: Counterexample | None = None
     how: Method | Literal["enumeration"] = "enumeration"
-    if found.count <= MOST_COMBINATIONS:
-        margin, example, reason = _enumerate(prepared, found, options, question.progress)
+    if substitutes.count <= MOST_COMBINATIONS:
+        margin, example, reason = _enumerate(prepared, substitutes, options, question.progress)
         status = "refuted" if example is not None else "certified" if margin > 0 and reason is None else "unknown"
     else:
-        how, margin, reason = _over_hull(prepared, found, options)
+        how, margin, reason = _over_hull(prepared, substitutes, options)
         sound = margin > 0 and reason is None
         status = "error" if reason == CONTRADICTION else "certified" if sound else "unknown"
-    if found.skipped and status == "certified":
-        status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(found.skipped)}"
+    if substitutes.skipped and status == "certified":
+        status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(substitutes.skipped)}"
     return CertifyResult(
         status=status,
         statuses=(status,),
-        positions=(tuple(found.choices),),
+        positions=(tuple(substitutes.choices),),
         margins=(margin,),
         margin=margin,
         counterexamples=(example,),
@@ -144,28 +144,32 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     )
 
 
-def _over_hull(prepared: Prepared, found: Candidates, options: Options) -> tuple[Method, float, str | None]:
+def _over_hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tuple[Method, float, str | None]:
     """Bounds over all mixtures of the substitutes: by which method, the least margin, and why nothing is proved."""
     assert prepared.ids is not None
-    problem = problem_of([(prepared, tuple(found.ids))], options, p=math.inf)
-    moves = {i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in found.ids.items()}
+    problem = problem_of([(prepared, tuple(substitutes.ids))], options, p=math.inf)
+    moves = {
+        i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in substitutes.ids.items()
+    }
     box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
     margin = float(box.lower.min())
     if reasons[0] is not None or not math.isfinite(margin):
         return problem.method, -math.inf, reasons[0] or "no bound was found"
     if margin <= 0:
         return problem.method, margin, "the bounds over all mixtures of the substitutes are too wide to tell"
-    return problem.method, margin, found.read_apart() or _try_some(prepared, found)
+    return problem.method, margin, substitutes.read_apart() or _try_some(prepared, substitutes)
 
 
-def _try_some(prepared: Prepared, found: Candidates) -> str | None:
+def _try_some(prepared: Prepared, substitutes: Candidates) -> str | None:
     """Why a proof over all mixtures does not stand, where it does not: each substitute alone, and some combinations,
     are run by the module, which must not contradict it, and by the model's own forward pass on their ids."""
     assert prepared.ids is not None
-    rows = [_replaced(prepared.ids, {i: c}) for i, cs in found.ids.items() for c in cs]
+    rows = [_replaced(prepared.ids, {i: c}) for i, cs in substitutes.ids.items() for c in cs]
     draw = random.Random(0)
     for _ in range(COMPARED):
-        rows.append(_replaced(prepared.ids, {i: draw.choice([prepared.ids[i], *cs]) for i, cs in found.ids.items()}))
+        rows.append(
+            _replaced(prepared.ids, {i: draw.choice([prepared.ids[i], *cs]) for i, cs in substitutes.ids.items()})
+        )
     for first in range(0, len(rows), BATCH):
         table = torch.tensor(rows[first : first + BATCH], device=prepared.embeddings.device)
         embeddings = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)
@@ -173,7 +177,7 @@ def _try_some(prepared: Prepared, found: Candidates) -> str | None:
             logits = logits_of(prepared.model.module, embeddings)
         if bool((margins(logits, prepared.label) <= 0).any()):
             return CONTRADICTION
-        if not found.faithful(table, embeddings, logits):
+        if not substitutes.faithful(table, embeddings, logits):
             return OTHERWISE
     return None
 
@@ -246,11 +250,11 @@ def _flipped(prepared: Prepared, candidates: Candidates, row: tuple[int, ...], p
 
 def _at_points(prepared: Prepared, points: Tensor, method: Method, options: Options) -> Tensor:
     """Margins `[points]` at embeddings `[points, n, d]`, less what rounding may have changed: bounds at radius 0."""
-    questions = [(replace(prepared, embeddings=point[None]), prepared.words[:1]) for point in points]
+    questions = [(replace(prepared, embeddings=point[None]), prepared.movable[:1]) for point in points]
     how_bounded = BoundOptions(method=method, max_memory=options.max_memory)
     problem = problem_of(questions, how_bounded, p=math.inf, examples=[prepared.embeddings])
-    found = problem.margins(torch.zeros(len(points), dtype=torch.float64))
-    return torch.nan_to_num(found.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
+    at_points = problem.margins(torch.zeros(len(points), dtype=torch.float64))
+    return torch.nan_to_num(at_points.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
 
 
 def _batches(items: Iterator[Combination]) -> Iterator[list[Combination]]:

@@ -144,3 +144,11 @@ def test_the_page_of_the_json_has_every_field() -> None:
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     kinds = (records.Document, records.Sentence, records.Run, records.Place, records.Verdict, records.Failure)
     assert [f"{k.__name__}.{f.name}" for k in kinds for f in fields(k) if f"`{f.name}`" not in page] == []
+
+
+def test_the_page_of_the_core_has_a_line_for_every_file() -> None:
+    core = ROOT / "src" / "certiformer" / "core"
+    page = (core / "README.md").read_text(encoding="utf-8")
+    parts = [p.name + "/" * p.is_dir() for p in core.iterdir() if not p.name.startswith("_") and p.suffix != ".md"]
+    parts += [p.name for p in (core / "speed").glob("[!_]*.py")]
+    assert [part for part in parts if f"`{part}`" not in page] == []

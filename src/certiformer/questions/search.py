@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import torch
@@ -134,6 +134,15 @@ def relative(radius: float, norm: float) -> float:
     return 0.0 if radius == 0 else radius / norm if norm > 0 else math.inf
 
 
+@dataclass(frozen=True)
+class Stage:
+    """What the steps of a search share: how close to come, where evaluations are counted, and who is told."""
+
+    tolerance: float
+    calls: list[int]  # of each instance
+    progress: Callable[[int], None]  # called with how many instances are done
+
+
 def search(
     problem: Problem, nominal: list[float], options: Options, *, progress: Callable[[int], None] | None = None
 ) -> tuple[list[float], list[int]]:
@@ -141,51 +150,42 @@ def search(
 
     Each stage starts from what the one before has proved; where time is out, that is the answer.
     """
-    tolerance, steps, splits = options.tolerance, options.steps, options.most_splits
+    steps, splits = options.steps, options.most_splits
     calls = [0] * len(problem)
     active = [i for i, m in enumerate(nominal) if m > 0]
     stages = 1 + (steps > 0) + (splits > 1)
 
-    def stage(number: int) -> Callable[[int], None]:
+    def stage(number: int) -> Stage:
         """A set counts a share when a stage is done with it, and whole after the last."""
-        return lambda k: None if progress is None else progress((number * len(problem) + k) // stages)
+
+        def told(k: int) -> None:
+            if progress is not None:
+                progress((number * len(calls) + k) // stages)
+
+        return Stage(options.tolerance, calls, told)
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, _linear(problem), strict=True)]
-    radii = _proved(problem, brackets, calls, active, tolerance, stage(0))
+    radii = _proved(problem, brackets, active, stage(0))
     with suppress(OutOfTime):  # the radii of the stages before hold
         if steps > 0 and active:
-            problem, radii = _tuned(problem, nominal, radii, calls, steps, tolerance, stage(1))
+            problem, radii = _tuned(problem, nominal, radii, steps, stage(1))
         if splits > 1 and active:
-            radii = _divided(problem, nominal, radii, calls, splits, tolerance, stage(stages - 1))
+            radii = _divided(problem, nominal, radii, splits, stage(stages - 1))
     if progress is not None:
         progress(len(problem))
     return radii, calls
 
 
 def _tuned(
-    problem: Problem,
-    nominal: list[float],
-    radii: list[float],
-    calls: list[int],
-    steps: int,
-    tolerance: float,
-    progress: Callable[[int], None],
+    problem: Problem, nominal: list[float], radii: list[float], steps: int, stage: Stage
 ) -> tuple[Problem, list[float]]:
     """The problem with planes optimised a little beyond what was reached without, and its radii where larger."""
     near = [AHEAD * r for r in radii]
     better = problem.tuned(_like(near, problem), steps=steps)
-    return better, _again(better, nominal, radii, near, calls, tolerance, progress)
+    return better, _again(better, nominal, radii, near, stage)
 
 
-def _divided(
-    problem: Problem,
-    nominal: list[float],
-    radii: list[float],
-    calls: list[int],
-    splits: int,
-    tolerance: float,
-    progress: Callable[[int], None],
-) -> list[float]:
+def _divided(problem: Problem, nominal: list[float], radii: list[float], splits: int, stage: Stage) -> list[float]:
     """Radii proved piece by piece, after cutting into twice as many each time a little beyond what those reach."""
     near, count = radii, 1
     while count < splits:
@@ -193,8 +193,8 @@ def _divided(
         problem = divide(problem, _like([BEYOND * r for r in near], problem), count)
         near = [AHEAD * r for r in near]
         if count < splits:
-            near = _reached(problem, nominal, near, calls)
-    return _again(problem, nominal, radii, near, calls, tolerance, progress)
+            near = _reached(problem, nominal, near, stage.calls)
+    return _again(problem, nominal, radii, near, stage)
 
 
 def _like(values: list[float], problem: Problem) -> Tensor:
@@ -205,61 +205,45 @@ def _reached(problem: Problem, nominal: list[float], near: list[float], calls: l
     """About how far a problem reaches, unproved, given about how far it should."""
     brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
     active = [i for i, r in enumerate(near) if r > 0]
-    _close(problem.draft() or problem, brackets, calls, active, WIDE, lambda _: None, draft=True)
+    _close(problem.draft() or problem, brackets, active, Stage(WIDE, calls, lambda _: None), draft=True)
     return [min(max(b.root() if b.seen else b.low, r / 2), 2 * r) for b, r in zip(brackets, near, strict=True)]
 
 
-def _again(
-    better: Problem,
-    nominal: list[float],
-    radii: list[float],
-    near: list[float],
-    calls: list[int],
-    tolerance: float,
-    progress: Callable[[int], None],
-) -> list[float]:
+def _again(better: Problem, nominal: list[float], radii: list[float], near: list[float], stage: Stage) -> list[float]:
     """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be."""
     brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
     active = [i for i, r in enumerate(radii) if r > 0]
-    better_radii = _proved(better, brackets, calls, active, tolerance, progress)
+    better_radii = _proved(better, brackets, active, stage)
     return [max(a, b) for a, b in zip(radii, better_radii, strict=True)]
 
 
-def _proved(
-    problem: Problem,
-    brackets: list[Bracket],
-    calls: list[int],
-    active: list[int],
-    tolerance: float,
-    progress: Callable[[int], None],
-) -> list[float]:
+def _proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[float]:
     """Close the brackets of some instances, first in single precision, and verify what was found.
 
     Where time is limited there is no draft: every evaluation is a proof, so that what is known at the end is proved.
     """
     if problem.deadline.limited:
         with suppress(OutOfTime):
-            _close(problem, brackets, calls, active, tolerance, progress, proving=True)
+            _close(problem, brackets, active, stage, proving=True)
         return [b.verified for b in brackets]
     draft, before = problem.draft(), 0
 
     def halves(finished: int) -> None:  # a set counts half when it is drafted, and whole when it is proved
-        progress((before + finished) // 2 if draft is not None else finished)
+        stage.progress((before + finished) // 2 if draft is not None else finished)
 
+    half = replace(stage, progress=halves)
     if draft is not None:
-        _close(draft, brackets, calls, active, tolerance, halves, draft=True)
-        brackets, before = [b.followed(tolerance) for b in brackets], len(brackets)
-    _close(problem, brackets, calls, active, tolerance, halves)
-    return _verify(problem, brackets, calls, tolerance)
+        _close(draft, brackets, active, half, draft=True)
+        brackets, before = [b.followed(stage.tolerance) for b in brackets], len(brackets)
+    _close(problem, brackets, active, half)
+    return _verify(problem, brackets, stage.calls, stage.tolerance)
 
 
 def _close(
     problem: Problem,
     brackets: list[Bracket],
-    calls: list[int],
     active: list[int],
-    tolerance: float,
-    progress: Callable[[int], None],
+    stage: Stage,
     *,
     draft: bool = False,
     proving: bool = False,
@@ -269,13 +253,14 @@ def _close(
     A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
     follow what these found.
     """
+    tolerance = stage.tolerance
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
     least = float(torch.finfo(problem.centre.dtype).tiny)
     hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
     done = Bracket.settled if draft else Bracket.closed
     for step in range(DRAFT_STEPS if draft else MOST_STEPS):
         remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
-        progress(len(brackets) - len(remaining))
+        stage.progress(len(brackets) - len(remaining))
         if step == 0 and draft and any(brackets[i].guess is None for i in remaining):
             remaining = remaining[:: max(1, min(SCOUTED, len(remaining) // LEAST_SCOUTS))]
         if not remaining:
@@ -286,7 +271,7 @@ def _close(
         margins = _margin(problem, eps, remaining, rounding=last)
         for i, e, m in zip(remaining, eps, margins, strict=True):
             brackets[i].take(e, m, last)
-            calls[i] += 1
+            stage.calls[i] += 1
         shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
         if shares:
             hints = {i: median(shares) * brackets[i].linear for i in active}

@@ -146,6 +146,16 @@ def test_the_page_of_the_json_has_every_field() -> None:
     assert [f"{k.__name__}.{f.name}" for k in kinds for f in fields(k) if f"`{f.name}`" not in page] == []
 
 
+FILE = re.compile(r"`((?:\w+/)+\w+\.py)`")
+FOLDERS = ("", "src/certiformer", "src/certiformer/core", "reproduction/certiformer_reproduction")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=NAMES)
+def test_files_that_a_page_names_are_there(path: Path) -> None:
+    named = set(FILE.findall(path.read_text(encoding="utf-8")))
+    assert [file for file in sorted(named) if not any((ROOT / folder / file).is_file() for folder in FOLDERS)] == []
+
+
 def test_the_page_of_the_core_has_a_line_for_every_file() -> None:
     core = ROOT / "src" / "certiformer" / "core"
     page = (core / "README.md").read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ class Measured:
     mean: float
     chosen: str
     memory: int | None
-    flops: float  # that the method needs, by the count of `floor.py`
+    flops: float  # that the method needs, by the count of `core/counting.py`
     floor: float  # seconds
 
     def to_json(self) -> dict[str, Any]:

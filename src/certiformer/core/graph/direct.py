@@ -7,7 +7,7 @@ torch.export's, and checked against the module in the same way.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._ops import OpOverload
 
 from ..lowering import Ref, arguments
 from .build import Builder
@@ -97,7 +98,7 @@ class Symbol:
         raise Unknown("a branch on what is perturbed")
 
 
-CALLS: dict[Any, Any] = {
+CALLS: dict[Callable[..., Tensor], OpOverload] = {
     F.linear: _aten.linear.default,
     F.relu: _aten.relu.default,
     F.gelu: _aten.gelu.default,
@@ -108,7 +109,7 @@ CALLS: dict[Any, Any] = {
 }
 
 
-def _call(operator: Any, *args: Any, **kwargs: Any) -> Symbol:
+def _call(operator: OpOverload, *args: Any, **kwargs: Any) -> Symbol:
     """A call of an ATen operator, lowered as one that torch.export recorded."""
     try:
         given = arguments(operator, args, kwargs)

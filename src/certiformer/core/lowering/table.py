@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from ..ops.base import Op, Shape
 
@@ -76,7 +77,7 @@ class Build(Protocol):
 class Row:
     """How one operator is lowered."""
 
-    operator: Any  # torch._ops.OpOverload
+    operator: OpOverload
     function: Callable[..., Result]
     reads: tuple[str, ...]  # arguments of the schema, in the order in which the function takes them
     unread: frozenset[str]  # arguments that need no reading: the result's shape tells them, or they change no number
@@ -100,11 +101,11 @@ class Row:
             return build.unsupported(str(refusal))
 
 
-TABLE: dict[Any, Row] = {}
+TABLE: dict[OpOverload, Row] = {}
 Function = TypeVar("Function", bound=Callable[..., Result])
 
 
-def lowers(operator: Any, reads: str, *, unread: str = "", **variant: Any) -> Callable[[Function], Function]:
+def lowers(operator: OpOverload, reads: str, *, unread: str = "", **variant: Any) -> Callable[[Function], Function]:
     """Enter a function as what lowers an operator: `reads` are the arguments that it takes, by their schema names."""
     names = {a.name: a.has_default_value() for a in operator._schema.arguments}
     if operator in TABLE:
@@ -121,7 +122,7 @@ def lowers(operator: Any, reads: str, *, unread: str = "", **variant: Any) -> Ca
     return enter
 
 
-def arguments(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """All arguments of a call by name: those given by place or by name, and the defaults of the others."""
     schema = operator._schema.arguments
     places = [a.name for a in schema if not a.kwarg_only]

@@ -85,4 +85,5 @@ def test_no_mode_of_the_caller_reaches_an_answer(dtype: Any) -> None:
             assert torch.equal(ask.bounds(IDS, eps=0.01).lower, expected.lower)
             assert torch.equal(cf.bounds(model, IDS, eps=0.01, dtype=dtype).lower, expected.lower)
             assert cf.certify(model, IDS, eps=1e-4, dtype=dtype).status == "certified"
+            assert min(cf.radius(model, IDS, dtype=dtype).radii) > 0
             assert cf.certify(model, torch.ones(4, 8), eps=100.0, dtype=dtype).status == "refuted"

@@ -297,11 +297,11 @@ def test_options_and_matrices() -> None:
 def test_graphs_of_both_kinds_are_kept_apart() -> None:
     module, x = case("none")
     captured = Captured(module.double())
-    real = captured.graph([x.double()], "tight")
+    real = captured.graph([x.double()], "tight", "real")
     rounded = captured.graph([x.double()], "tight", "float32")
     assert not any(isinstance(n.op, Rounded) for n in real.nodes)
     assert any(isinstance(n.op, Rounded) for n in rounded.nodes)
-    assert captured.graph([x.double()], "tight") is real
+    assert captured.graph([x.double()], "tight", "real") is real
 
 
 def test_the_work_is_counted() -> None:

@@ -56,7 +56,7 @@ class Captured:
         self._graphs: dict[tuple[tuple[int, ...], Relaxation, Arithmetic], Graph] = {}
         self._compiled: dict[tuple[tuple[int, ...], Relaxation, Arithmetic, Method], Compiled] = {}
 
-    def graph(self, examples: Sequence[Tensor], relaxation: Relaxation, arithmetic: Arithmetic = "real") -> Graph:
+    def graph(self, examples: Sequence[Tensor], relaxation: Relaxation, arithmetic: Arithmetic) -> Graph:
         """The graph for inputs of one shape [1, n, d], in the form a relaxation wants, of real or rounded values.
 
         Whoever asks about inputs gets the graph here: it is compared with the module at and around them, every time.

@@ -34,7 +34,7 @@ class Given(Captured):
         super().__init__(nn.Identity())
         self.made = made
 
-    def graph(self, examples: Sequence[Tensor], relaxation: Any) -> Graph:
+    def graph(self, examples: Sequence[Tensor], relaxation: Any, arithmetic: Any) -> Graph:
         return self.made
 
 

@@ -14,7 +14,7 @@ SOURCES = {PACKAGE: ROOT / "src", BESIDE: ROOT / "reproduction"}
 LINES, LENGTH, PARAMETERS = 500, 60, 10  # of a file, of a function, of a function's arguments
 
 # what a part of the package may import besides itself; errors, version and how values are written are everybody's
-EVERYBODY = {"errors", "_version", "colours", "norms", "numbers", "strict", "text"}
+EVERYBODY = {"named", "errors", "_version", "colours", "norms", "numbers", "strict", "text"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "_version": set(),
@@ -26,6 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "options": {"core"},
     "recipe": {"core"},
+    "named": set(),
     "core": set(),
     "models": {"recipe", "core"},
     "data": {"models"},

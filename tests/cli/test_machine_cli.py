@@ -46,6 +46,9 @@ def command(*arguments: object, code: str = LOADED, **options) -> subprocess.Com
         (["radius", "a film", "--out", "r.pdf"], 2),
         (["attack", "--file", "no/such/file.txt"], 2),
         (["certify", "a film"], 2),
+        (["radius", "a film", "--model", "no-such-model"], 2),
+        (["certify", "a film", "--eps", "0.1", "--model", "no-such-model"], 2),
+        (["eval", "no-such-model"], 2),
         (["certify", "a film", "--eps", "much"], 2),
     ],
 )

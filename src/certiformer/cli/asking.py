@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..named import DEFAULT, check_name
 from ..norms import norm_name, norm_order
 from ..options import AttackQuestion, Options, Question
 from .flags import Given, settings
@@ -31,8 +32,9 @@ def certifier_of(given: Given, options: Options | None = None) -> Certifier:
 
 
 def sentences(given: Given) -> list[Item]:
-    """The sentences that were given, after a look at where the results are to go."""
+    """The sentences that were given, after a look at where the results are to go and at the model's name."""
     check_out(given(Target).out)
+    check_name(given(Source).model or DEFAULT)
     return read_items(given.texts, given(Source))
 
 

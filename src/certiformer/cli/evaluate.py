@@ -9,6 +9,7 @@ import typer
 
 from ..core.names import option
 from ..errors import InputError
+from ..named import check_name
 from ..options import Machine
 from .flags import Given, command, one_argument
 from .options import Labelled, Quiet
@@ -41,6 +42,8 @@ def evaluate(given: Given) -> int:
 
     Example: [bold]certiformer eval runs/sst_2 --data sst[/bold]
     """
+    check_name(given.values["model"])
+
     from ..data import Tables, load_data
     from ..models import load
 

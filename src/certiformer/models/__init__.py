@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import InputError, ModelError, short
+from ..named import BUNDLED, DEFAULT, HUB, check_name
 from .folder import read_folder, write_folder
 from .model import Encoding, Model, Tokenizer
 from .network import Classifier, Config, Embeddings
@@ -32,8 +33,6 @@ __all__ = [
     "write_folder",
 ]
 
-BUNDLED = ("sst-1", "sst-2", "sst-3")
-DEFAULT = "sst-2"
 _FOLDER = Path(__file__).parent / "bundled"
 
 
@@ -84,9 +83,10 @@ def _by_name(source: str | os.PathLike[str], *, tokenizer: Any, token: int | Non
     """A bundled model, a folder, or a name on the hub."""
     from .huggingface import needs_transformers, read_pretrained
 
-    if isinstance(source, str) and source.startswith("hf:"):
+    check_name(source)
+    if isinstance(source, str) and source.startswith(HUB):
         return read_pretrained(
-            source.removeprefix("hf:"), tokenizer=tokenizer, token=token, threshold=threshold, local=False
+            source.removeprefix(HUB), tokenizer=tokenizer, token=token, threshold=threshold, local=False
         )
     if source not in BUNDLED and os.path.exists(source) and needs_transformers(Path(source)):
         return read_pretrained(Path(source), tokenizer=tokenizer, token=token, threshold=threshold)
@@ -97,12 +97,6 @@ def _by_name(source: str | os.PathLike[str], *, tokenizer: Any, token: int | Non
         if not folder.is_dir():
             raise ModelError(f"the bundled model {source!r} is not part of this installation: expected it at {folder}")
         return read_folder(folder, name=str(source))
-    if not os.path.exists(source):
-        named = os.fspath(source)
-        raise ModelError(
-            f"no model {named!r}: neither a folder nor one of the bundled models {', '.join(BUNDLED)}; "
-            f"a name on the Hugging Face hub is written 'hf:{named}'"
-        )
     return read_folder(source)
 
 

@@ -15,8 +15,8 @@ MEANING = (
 
 
 _FUNCTIONS = {
-    "real": "Proved of the exact function of the model; --arithmetic float32 is about its forward pass in float32.",
-    "float32": "Proved of the model as it runs in float32, whatever the order of its sums.",
+    "real": "Proofs are about the exact, real-valued model; add --arithmetic float32 for the model as it runs in float32.",
+    "float32": "Proofs are about the model as it runs in float32, whatever the order of its sums.",
 }
 
 

@@ -30,6 +30,12 @@ def test_a_small_model_takes_one_thread_and_gives_the_others_back(counted: list[
     assert counted == [4, 1, 4]
 
 
+@pytest.mark.parametrize("name", ["sst-1", "sst-2", "sst-3"])
+def test_the_bundled_models_are_small(counted: list[int], name: str) -> None:
+    cf.bounds(name, "a film", eps=1e-3, method="ibp")
+    assert counted == [4, 1, 4]
+
+
 def test_they_are_given_back_when_a_question_fails(counted: list[int]) -> None:
     with pytest.raises(cf.InputError):
         cf.Certifier(random_model()).radius(IDS, positions=[[0]])

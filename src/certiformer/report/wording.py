@@ -15,7 +15,7 @@ MEANING = (
 
 
 _FUNCTIONS = {
-    "real": "Proofs are about the exact, real-valued model; add --arithmetic float32 for the model as it runs in float32.",
+    "real": "Proofs are about the exact, real-valued model; --arithmetic float32 is about the model as it runs.",
     "float32": "Proofs are about the model as it runs in float32, whatever the order of its sums.",
 }
 

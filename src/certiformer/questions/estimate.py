@@ -16,7 +16,7 @@ from .inputs import Inputs, Prepared, prepare, problem_of
 from .positions import position_sets
 from .workspace import Workspace
 
-# measured on the bundled models, one to three layers, by three methods: right within a factor of three
+# measured on the bundled models, one to three layers, by three methods: right within a factor of five
 EVALUATIONS = 4.0  # for a radius: most are drafts, which take a third of the time
 EFFICIENCY = 6.0  # how many times longer the products take than those of large matrices
 LONG = 60.0  # seconds from which on it is worth saying what would be cheaper

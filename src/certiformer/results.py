@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -23,7 +24,7 @@ Status = Literal["certified", "refuted", "unknown", "error"]
 Row = dict[str, Any]
 
 
-class Result:
+class Result(ABC):
     """What all results can do."""
 
     tokens: tuple[str, ...]
@@ -32,9 +33,9 @@ class Result:
         """All fields as plain values: tensors are lists, and numbers that are not finite None."""
         return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
+    @abstractmethod
     def rows(self) -> list[Row]:
         """A table, a row for each set of positions or word."""
-        raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
@@ -68,22 +69,24 @@ class Result:
         """The words coloured, the weaker the stronger, and a line."""
         return f"<div>{_coloured(self.tokens, self._levels())}<br><small>{escape(visible(repr(self)))}</small></div>"
 
+    @abstractmethod
     def _series(self) -> list[tuple[str, str, list[float | None]]]:
         """The name, colour and values of each row of bars."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _unit(self) -> str:
-        raise NotImplementedError
+        """What the bars measure."""
 
+    @abstractmethod
     def _levels(self) -> dict[int, int]:
         """The colour of each position."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._line()})"
 
+    @abstractmethod
     def _line(self) -> str:
-        raise NotImplementedError
+        """The result in a line."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

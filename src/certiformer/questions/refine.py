@@ -35,6 +35,7 @@ def margins_within(
 def _refined(
     problem: Problem, eps: Tensor, margins: Margins, options: Options, *, rounding: bool, until_proved: bool
 ) -> Margins:
+    """Margins that one pass has proved, made better by optimised planes and then by pieces."""
 
     def enough() -> bool:
         return until_proved and bool((margins.lower > 0).all())

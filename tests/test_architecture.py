@@ -35,6 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "questions": {"options", "results", "core", "models", "attack"},
     "attack": {"options", "results", "core", "models", "questions"},
     "api": {"options", "results", "core", "models", "questions", "attack"},
+    "testing": {"options", "results", "questions", "api"},
     "report": {"options", "results", "core", "models", "questions", "attack", "api"},
     "cli": {
         "recipe",

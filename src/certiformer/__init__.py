@@ -3,6 +3,7 @@
 The public names are those of `api.__all__`; they are imported when one is first asked for, since torch takes seconds.
 """
 
+import logging
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -37,4 +38,5 @@ class _Package(ModuleType):
         return sorted({*super().__dir__(), *import_module(".api", __name__).__all__})
 
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet, unless a program asks
 sys.modules[__name__].__class__ = _Package

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -65,6 +66,8 @@ __all__ = [
 ]
 
 AnyModel = Model | nn.Module | str | os.PathLike[str]
+R = TypeVar("R")
+log = logging.getLogger(__name__)
 
 
 class Certifier:
@@ -80,6 +83,7 @@ class Certifier:
         self.model = model if isinstance(model, Model) else load(model)
         with plain():
             self.workspace = Workspace(self.model)
+        log.info("opened %s", self.model)
 
     def __repr__(self) -> str:
         return f"Certifier({self.model.name!r}, {self.options})"
@@ -98,25 +102,25 @@ class Certifier:
     def radii(self, inputs: Sequence[Inputs], question: Question) -> tuple[RadiusResult, ...]:
         """As `radius`, for many inputs: those of one length are searched together."""
         with self._answering():
-            return search.radii(self.workspace, inputs, question, self.options)
+            return _told(search.radii(self.workspace, inputs, question, self.options))
 
     @keywords(CertifyQuestion)
     def certify(self, inputs: Inputs, question: CertifyQuestion) -> CertifyResult:
         """The verdict within a radius, or under substitutions."""
         with self._answering():
-            return verdict.certify(self.workspace, inputs, question, self.options)
+            return _told(verdict.certify(self.workspace, inputs, question, self.options))
 
     @keywords(BoundsQuestion)
     def bounds(self, inputs: Inputs, question: BoundsQuestion) -> Bounds:
         """The margins within a radius."""
         with self._answering():
-            return bound(self.workspace, inputs, question, self.options)
+            return _told(bound(self.workspace, inputs, question, self.options))
 
     @keywords(AttackQuestion)
     def attack(self, inputs: Inputs, question: AttackQuestion) -> AttackResult:
         """The smallest change of each set of words that an attack finds."""
         with self._answering():
-            return find_changes(self.workspace, inputs, question, self.options)
+            return _told(find_changes(self.workspace, inputs, question, self.options))
 
     @keywords(Question)
     def estimate(self, inputs: Sequence[Inputs], question: Question) -> Estimate:
@@ -128,7 +132,14 @@ class Certifier:
     def importance(self, inputs: Inputs, question: ImportanceQuestion) -> ImportanceResult:
         """The words, most important first."""
         with self._answering():
-            return rank(self.workspace, inputs, question, self.options)
+            return _told(rank(self.workspace, inputs, question, self.options))
+
+
+def _told(found: R) -> R:
+    """What was found, after a line of it for those who listen."""
+    for each in found if isinstance(found, tuple) else (found,):
+        log.info("found %s", each)
+    return found
 
 
 def _options(given: Machine) -> Options:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any
 
 import typer
@@ -54,13 +55,14 @@ for _entry in entry_points(group="certiformer.commands"):
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"certiformer {__version__}")
+        beside = f"torch {version('torch')}, Python {platform.python_version()}"
+        typer.echo(f"certiformer {__version__} ({beside})")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[
+    shown: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from ..numbers import at_least
+from .terminal import logged
 
-SHORT = {"model": "-m", "norm": "-p", "eps": "-e", "file": "-f", "out": "-o", "quiet": "-q"}
+SHORT = {"model": "-m", "norm": "-p", "eps": "-e", "file": "-f", "out": "-o", "quiet": "-q", "verbose": "-v"}
 PARSERS: dict[str, Callable[[str], Any]] = {"eps": at_least}
 PLAIN = (bool, int, float, str, Path)
 K = TypeVar("K")
@@ -65,7 +66,9 @@ def command(
             texts = given.pop("texts", None) or ()
             values = {name: _value(value) for name, value in given.items() if value is not None}
             said = frozenset(name for name in flags if _said(context, name))
-            raise typer.Exit(function(Given(tuple(texts), values, said)))
+            with logged(bool(values.get("verbose"))):
+                code = function(Given(tuple(texts), values, said))
+            raise typer.Exit(code)
 
         before = [_texts()] if argument == "texts" else [] if argument is None else [argument]
         parameters = [_context(), *before, *flags.values()]

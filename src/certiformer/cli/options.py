@@ -23,6 +23,7 @@ class Quiet:
     """How much is said."""
 
     quiet: bool = option(False, "Print the result only.")
+    verbose: bool = option(False, "Say on stderr what is opened, captured and found, and how long it takes.")
 
 
 @dataclass(frozen=True, kw_only=True)

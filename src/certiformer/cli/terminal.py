@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -44,3 +47,27 @@ def console(*, stderr: bool = False) -> Console:
 def say(line: str) -> None:
     """One line on stderr."""
     typer.echo(visible(line), err=True)
+
+
+class _Said(logging.Handler):
+    """Messages of the library as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))
+
+
+@contextmanager
+def logged(verbose: bool) -> Iterator[None]:
+    """While this lasts, what the library logs is said; without `verbose`, as before."""
+    if not verbose:
+        yield
+        return
+    logger, handler = logging.getLogger("certiformer"), _Said()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

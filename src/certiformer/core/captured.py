@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from ..errors import title
 from .graph import Graph, agree, by_differences, by_parts, capture, in_float32, narrowed
 from .local import Local, local_nodes
 from .names import Arithmetic, BoundOptions, Method, Relaxation
@@ -17,6 +20,7 @@ from .relaxation import anchors
 from .speed.memory import Footprints
 from .speed.replay import Replays, Store
 
+log = logging.getLogger(__name__)
 _EXPORT = threading.Lock()  # torch.export is for one thread at a time
 
 
@@ -64,8 +68,11 @@ class Captured:
         example, shape = examples[0], tuple(examples[0].shape)
         with self._lock:
             if shape not in self._whole:
+                started = time.perf_counter()
                 with _EXPORT:
                     found = capture(self.module, example)
+                what = (title(self.module), [*shape], len(found.nodes), time.perf_counter() - started)
+                log.info("captured %s for inputs %s: %d nodes, %.2f s", *what)
                 self._whole[shape] = replace(narrowed(found, example[None]), folded=found.folded)
             key = (shape, relaxation, arithmetic)
             if key not in self._graphs:

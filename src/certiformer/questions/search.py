@@ -9,6 +9,7 @@ reported was verified itself, rounding included.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -31,6 +32,7 @@ from .inputs import Inputs, Prepared, prepare_for, problem_of
 from .positions import position_sets
 from .workspace import Workspace
 
+log = logging.getLogger(__name__)
 MOST_STEPS, DRAFT_STEPS = 60, 20  # evaluations after which a search ends where it is
 AHEAD = 1.1  # where planes are optimised, in units of the radius reached without
 BEYOND = 1.2  # where balls are cut into pieces, likewise
@@ -81,6 +83,8 @@ def _group(
     nominal = [q.margin for q, _ in questions]
     proved, calls = search(problem, nominal, options, progress=progress)
     seconds = time.perf_counter() - started
+    what = (len(questions), len(group), problem.described, sum(calls), seconds)
+    log.info("searched the radii of %d sets of %d inputs: %s, %d evaluations of a set, %.2f s", *what)
     results: dict[int, RadiusResult] = {}
     k = 0
     for i, q, sets in group:

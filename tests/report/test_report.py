@@ -19,7 +19,18 @@ from hypothesis import strategies as st
 from certiformer.colours import DARK, LEVELS, LIGHT, absolute, relative
 from certiformer.errors import InputError
 from certiformer.questions.importance import Ranked
-from certiformer.report import Document, Failure, Place, Run, Sentence, Verdict, from_json, html, to_json
+from certiformer.report import (
+    Document,
+    Failure,
+    Place,
+    Run,
+    Sentence,
+    Substitute,
+    Verdict,
+    from_json,
+    html,
+    to_json,
+)
 from certiformer.report.scale import levels
 from certiformer.report.style import css
 from certiformer.report.wording import explanation, summary, told
@@ -68,6 +79,17 @@ def test_json_comes_back_as_it_went():
     written = to_json(document)
     assert from_json(written) == document
     assert next(iter(json.loads(written))) == "schema"
+
+
+def test_a_word_in_the_place_of_another_is_kept_in_json_and_shown():
+    document = example()
+    run = document.results[0].runs[0]
+    near = dataclasses.replace(run.places[0], substitute=Substitute("<x>", 0.51234, "bad"))
+    run = dataclasses.replace(run, places=(near, *run.places[1:]), substitute_seconds=0.1)
+    document = dataclasses.replace(document, results=(dataclasses.replace(document.results[0], runs=(run,)),))
+    assert from_json(to_json(document)) == document
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html(document), re.S)[1])
+    assert data["sentences"][0]["runs"]["0"]["words"] == [["<x>", "0.513", "bad"], None, None]
 
 
 def test_infinite_radii_are_null_in_json():
@@ -280,6 +302,33 @@ def test_an_empty_document_is_still_a_page():
     assert "0 sentences" in page.text
 
 
+def test_an_auditor_finds_the_terms_of_the_standard_and_what_was_proved_of_what():
+    document = dataclasses.replace(
+        example(), hashes={"weights": "ab" * 32}, settings={"norms": ["l2"], "arithmetic": "real", "dtype": "float64"}
+    )
+    page = Page()
+    page.feed(html(document))
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", html(document))
+    assert headings == ["Domain", "Stability", "Sensitivity", "Reachability", "Arithmetic", "Record"]
+    for phrase in (
+        "ab" * 32,
+        hashlib.sha256(json.dumps([TEXT]).encode()).hexdigest(),
+        "one word at a time",
+        "exact, real-valued model",
+        "3 counterexamples found",  # two places of the run, and a verdict; the run that contradicts itself is left out
+        "forward, paper relaxation",
+        "no statement of conformity",
+    ):
+        assert phrase in page.text, phrase
+
+
+@pytest.mark.parametrize(
+    "settings", [{"norms": 3, "substitutions": [1], "words": {}}, {"norms": {"a": 1}, "positions": 0}]
+)
+def test_settings_of_any_kind_are_shown(settings):
+    assert "Domain" in html(dataclasses.replace(example(), settings=settings))
+
+
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
@@ -296,6 +345,8 @@ def test_words_can_be_read_on_every_colour(ramp):
     assert min(contrast(back, ink) for back, ink in ramp) >= 4.5
     for part in css().split("prefers-color-scheme:dark"):
         named = dict(re.findall(r"--(\w+):(#\w{6});", part))
+        assert contrast(named["ink"], named["sure"]) >= 4.5
+        assert contrast(named["lostink"], named["lost"]) >= 4.5
         for ink in ("ink", "soft", "bad", "good"):
             assert contrast(named[ink], named["card"]) >= 4.5
 

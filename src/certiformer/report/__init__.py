@@ -3,7 +3,7 @@
 from ..results import Ranked
 from .html import html
 from .measure import measure, measure_many, sentence
-from .records import Document, Failure, Place, Run, Sentence, Verdict, from_json, to_json
+from .records import Document, Failure, Place, Run, Sentence, Substitute, Verdict, from_json, to_json
 
 __all__ = [
     "Document",
@@ -12,6 +12,7 @@ __all__ = [
     "Ranked",
     "Run",
     "Sentence",
+    "Substitute",
     "Verdict",
     "from_json",
     "html",

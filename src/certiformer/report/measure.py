@@ -15,7 +15,7 @@ from ..options import AttackQuestion, Options, Question
 from ..questions.inputs import Inputs, Prepared, label_name, prepare
 from ..questions.positions import position_sets
 from ..questions.search import RadiusResult
-from .records import Place, Run, Sentence
+from .records import Place, Run, Sentence, Substitute
 
 Fraction = Callable[[float], None]
 
@@ -34,16 +34,18 @@ def measure_many(
     norms: Sequence[float | str] = (2,),
     certify: bool = True,
     attack: AttackQuestion | None = None,
+    substitutes: bool = False,
     progress: Fraction | None = None,
 ) -> tuple[Sentence, ...]:
     """Certified radii (unless `certify` is False) and attacked ones (where `attack` says how) in each norm.
 
-    `progress` gets the share that is done. Where a certified radius exceeds an attacked one, the run's `error` says so
+    With `substitutes`, single words also have the closest word that changes the answer in their place. `progress` gets
+    the share that is done. Where a certified radius exceeds an attacked one, the run's `error` says so
     and how to reproduce it.
     """
     question = question or Question()
     prepared = [prepare(certifier.workspace, x, label=question.label, device=certifier.options.device) for x in inputs]
-    stages = max(1, len(norms) * (int(certify) + int(attack is not None)))
+    stages = max(1, len(norms) * (int(certify) + int(attack is not None) + int(substitutes)))
     done = 0.0
 
     def stage(share: float, finished: int, total: int) -> None:
@@ -58,13 +60,17 @@ def measure_many(
             proved = certifier.radii(inputs, **vars(asked))
             done += 1
         for i, each in enumerate(prepared):
-            found: AttackResult | None = None
-            if attack is not None:
-                how = replace(attack, norm=norm, progress=partial(stage, 1 / len(prepared)))
-                found = attack_sets(each, position_sets(each, question), how)
-                done += 1 / len(prepared)
-            run = _run(each, norm_name(norm_order(norm)), proved[i], found, certifier.options)
-            runs[i].append(run)
+            found: list[AttackResult | None] = [None, None]
+            words = (
+                AttackQuestion(attack_method="enumeration") if substitutes and _replaceable(each, question) else None
+            )
+            for k, way in enumerate((attack, words)):
+                if way is not None:
+                    how = replace(way, norm=norm, progress=partial(stage, 1 / len(prepared)))
+                    found[k] = attack_sets(each, position_sets(each, question), how)
+                    done += 1 / len(prepared)
+            run = _run(each, norm_name(norm_order(norm)), proved[i], found[0], certifier.options)
+            runs[i].append(run if found[1] is None else _with_words(run, each, found[1], certifier.options))
     return tuple(sentence(each, runs=tuple(r)) for each, r in zip(prepared, runs, strict=True))
 
 
@@ -85,6 +91,42 @@ def sentence(prepared: Prepared, *, runs: tuple[Run, ...] = ()) -> Sentence:
     )
 
 
+def _replaceable(prepared: Prepared, question: Question) -> bool:
+    """Whether words of the vocabulary can stand in the place of each of those asked about."""
+    known = prepared.ids is not None and bool(prepared.model.vocabulary)
+    return known and all(len(where) == 1 for where in position_sets(prepared, question))
+
+
+def _with_words(run: Run, prepared: Prepared, found: AttackResult, options: Options) -> Run:
+    """A run with the closest word for each place; a proof that reaches as far is an error here too."""
+    places = []
+    for place, word, distance, flipped in zip(run.places, found.words, found.radii, found.flipped, strict=True):
+        put = None
+        if word is not None and flipped is not None:
+            put = Substitute(word, distance, label_name(prepared.model, flipped))
+        places.append(replace(place, substitute=put))
+    error = run.error
+    if error is None and run.method is not None:
+        error = _contradiction(prepared, run, found.radii, options)
+    return replace(run, places=tuple(places), substitute_seconds=found.seconds, error=error)
+
+
+def _contradiction(prepared: Prepared, run: Run, attacked: Sequence[float], options: Options) -> dict[str, Any] | None:
+    """What is needed to reproduce a certified radius that exceeds an attacked one, where one does."""
+    error = check_consistency(
+        positions=[place.positions for place in run.places],
+        certified=[0.0 if place.certified is None else place.certified for place in run.places],
+        attacked=attacked,
+        model=prepared.model.name,
+        norm=run.norm,
+        inputs=prepared.ids if prepared.ids is not None else prepared.text,
+        method=str(run.method),
+        relaxation=str(run.relaxation),
+        dtype=str(options.dtype),
+    )
+    return None if error is None else error.to_json()
+
+
 def _run(
     prepared: Prepared, norm: str, proved: RadiusResult | None, found: AttackResult | None, options: Options
 ) -> Run:
@@ -103,20 +145,7 @@ def _run(
                 flipped=None if flipped is None else label_name(prepared.model, flipped),
             )
         )
-    error = None
-    if proved is not None and found is not None:
-        error = check_consistency(
-            positions=sets,
-            certified=proved.radii,
-            attacked=found.radii,
-            model=prepared.model.name,
-            norm=norm,
-            inputs=prepared.ids if prepared.ids is not None else prepared.text,
-            method=proved.method,
-            relaxation=proved.relaxation,
-            dtype=str(options.dtype),
-        )
-    return Run(
+    run = Run(
         norm=norm,
         places=tuple(places),
         method=None if proved is None else proved.method,
@@ -125,6 +154,8 @@ def _run(
         seconds=None if proved is None else proved.seconds,
         attack=None if found is None else found.method,
         attack_seconds=None if found is None else found.seconds,
-        error=None if error is None else error.to_json(),
         complete=proved is None or proved.complete,
     )
+    if proved is None or found is None:
+        return run
+    return replace(run, error=_contradiction(prepared, run, found.radii, options))

@@ -20,6 +20,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Substitute:
+    """The closest word of the vocabulary that changes the answer in the place of another."""
+
+    word: str
+    distance: float
+    flipped: str
+
+
+@dataclass(frozen=True)
 class Place:
     """One set of positions. `certified` is None when nothing was computed, `attacked` when nothing was found."""
 
@@ -30,6 +39,7 @@ class Place:
     attacked: float | None = None
     replacement: str | None = None
     flipped: str | None = None
+    substitute: Substitute | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class Run:
     attack_seconds: float | None = None
     error: dict[str, Any] | None = None
     complete: bool = True  # False where the time was out before the search had ended
+    substitute_seconds: float | None = None  # of looking for words in the place of others; None: not looked for
 
 
 @dataclass(frozen=True)

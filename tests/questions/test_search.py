@@ -155,7 +155,7 @@ def test_progress_only_goes_up_and_ends_with_the_search(more: dict[str, Any]) ->
 def test_what_never_holds_with_rounding_ends_at_zero(dtype: torch.dtype, low: float) -> None:
     """Proved without rounding, down to the smallest number there is, and never with it."""
     low = low or float(torch.finfo(dtype).tiny)
-    refused = Margins(torch.full((1, 1), -1.0), torch.ones(1, 1), (None,))
+    refused = Margins(torch.full((1, 1), -1.0), torch.ones(1, 1), (None,), torch.full((1,), -1.0))
     problem: Any = SimpleNamespace(centre=torch.zeros(1, dtype=dtype), margins=lambda *_, **__: refused)
     calls = [0]
     assert _verify(problem, [Bracket(1.0, 1.0, low=low)], calls, 1e-3) == [0.0]

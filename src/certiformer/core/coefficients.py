@@ -144,11 +144,13 @@ class Coefficients:
                 result = result.unsqueeze(2 + a_axis)
         return Coefficients(result, self.rows, shape, tuple(keep))._filled()
 
-    def pull_at(self, planes: Planes, k: int, split: SplitSlope, hot: Tensor, axis: int) -> Chosen | None:
+    def pull_at(self, planes: Planes, k: int, split: SplitSlope, hot: Tensor | None, axis: int) -> Chosen | None:
         """As `pull`, but only to the marked positions of an axis of the input.
 
-        None where rows are linked to it, or where it is one position that the op copies to several.
+        None where all are, where rows are linked to it, or where it is one position that the op copies to several.
         """
+        if hot is None:
+            return None
         slope = planes.slopes[k]
         at = slope.inputs[axis]
         linked = {planes.outputs[link.axis] for link in self.links if link is not None}
@@ -213,8 +215,9 @@ class Coefficients:
                     value = value.narrow(d, link.offset, self.rows[a])
         return value
 
-    def select(self, hot: Tensor, axis: int) -> Tensor:
-        """At the input: coefficients of the perturbed blocks. `hot` [instance, t, n] says which position each is.
+    def select(self, hot: Tensor | None, axis: int) -> Tensor:
+        """At the input: coefficients of the perturbed blocks. `hot` [instance, t, n] says which position each is;
+        without it every position is one.
 
         Returns `[side, instance, t, *(N without axis), *S]`, none of the remaining axes of N linked.
         """
@@ -222,6 +225,8 @@ class Coefficients:
         for b in range(len(self.node)):
             if b != axis and a.linked(b) is not None:
                 a = a.unlink(b)
+        if hot is None:
+            return a.unlink(axis)._by_position(axis)
         if a.linked(axis) is None:
             return a._taken(hot, axis)
         node = LETTERS[: len(a.node)]
@@ -230,6 +235,12 @@ class Coefficients:
         return a._einsum(
             a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + others + rows
         )
+
+    def _by_position(self, axis: int) -> Tensor:
+        """All entries, none of the axes linked: `[side, instance, positions, *(N without axis), *S]`."""
+        lead = 2 + len(self.rows)
+        behind = [lead + axis, *(lead + b for b in range(len(self.node)) if b != axis)]
+        return self.tensor.permute(0, 1, *behind, *range(2, lead))
 
     def _taken(self, hot: Tensor, axis: int) -> Tensor:
         """The entries at the marked positions of an axis; zeros for a block that marks none."""

@@ -178,7 +178,7 @@ def count(scheme: Scheme, *, instances: int, varying: int, each: int, width: int
                 sweep(scheme.graph, node, Rows.identity(node.shape), counter)
     last = scheme.graph.output
     for _ in range(2 if scheme.last_twice else 1):
-        sweep(scheme.graph, last, Rows.dense(last.shape[-1] - 1, last.shape, instances), counter)
+        sweep(scheme.graph, last, Rows.dense(max(1, last.shape[-1] - 1), last.shape, instances), counter)
     return counter.work
 
 

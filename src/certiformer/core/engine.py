@@ -211,10 +211,12 @@ class Engine:
         self.most = max(self.most, self.peak)
         return bounding.result
 
-    def marked(self, node: Node) -> tuple[Tensor, int]:
-        """Which positions of the input or of a local node vary, and the axis they run along."""
+    def marked(self, node: Node) -> tuple[Tensor | None, int]:
+        """Which positions of the input or of a local node vary, None where all do, and the axis they run along."""
         local = self.scheme.local.get(node.index)
-        return (self.ball.hot, self.ball.axis) if local is None else (local.marked(self.ball.hot, node), local.axis)
+        if local is None:
+            return (None if self.ball.whole else self.ball.hot), self.ball.axis
+        return local.marked(self.ball, node), local.axis
 
     def substitution(self, node: Node) -> Substitution:
         """An op's planes over the boxes of its inputs."""

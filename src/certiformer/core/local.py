@@ -18,6 +18,7 @@ from .graph.graph import Graph, Input, Node
 from .ops.base import Box
 from .ops.movement import Movement
 from .rounding import least, load, terms
+from .sets import Perturbation
 from .sweep import Visitor, add_up, sweep
 
 
@@ -31,9 +32,10 @@ class Local:
     chain: tuple[int, ...]  # the nodes from the input to this one, in order
     terms: int  # lengths of the sums along it, added up
 
-    def marked(self, hot: Tensor, node: Node) -> Tensor:
-        """Which of the node's own positions vary: `[instance, t, positions]`."""
-        return hot.narrow(2, self.start, node.shape[self.axis])
+    def marked(self, ball: Perturbation, node: Node) -> Tensor | None:
+        """Which of the node's own positions vary: `[instance, t, positions]`; None where they are all of them."""
+        count = node.shape[self.axis]
+        return None if ball.whole and count == ball.hot.shape[2] else ball.hot.narrow(2, self.start, count)
 
     def carried(self, a: Tensor) -> Tensor:
         """Coefficients `[side, instance, t, *(node without axis), *rows]` as `[side, instance, t, d, all rows]`."""

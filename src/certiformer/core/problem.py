@@ -13,6 +13,7 @@ from torch import Tensor
 from .captured import Captured, Compiled
 from .deadline import NEVER, Deadline
 from .engine import Engine, Parameters, first_reasons
+from .goal import Goal
 from .interval import interval_margins
 from .names import Arithmetic, BoundOptions, Method
 from .ops.base import Box
@@ -31,6 +32,7 @@ class Margins:
     lower: Tensor
     upper: Tensor
     reasons: tuple[str | None, ...]
+    least: Tensor  # [instances]: what is asked about is proved where this is above 0
 
     def better(self, other: Margins) -> Margins:
         """Both hold: the better of the two."""
@@ -39,15 +41,17 @@ class Margins:
             torch.maximum(self.lower, other.lower),
             torch.minimum(self.upper, other.upper),
             tuple(a and b for a, b in pairs),
+            torch.maximum(self.least, other.least),
         )
 
 
 class Instance(NamedTuple):
-    """An input `[1, n, d]`, the positions that may move, and the class to defend."""
+    """An input `[1, n, d]`, the positions that may move, the class to defend, and how wide each number `[n, d]` is."""
 
     centre: Tensor
     positions: tuple[int, ...]
     label: int
+    width: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +70,9 @@ class Problem:
     parameters: Parameters  # of optimised planes
     rough: bool  # whether matrix products may be of less precision than their entries: nothing is proved then
     cuts: Cuts | None  # where instances are pieces of their balls
+    width: Tensor | None  # [instances, t, d]: of balls whose numbers are measured each in its own unit
+    joint: bool  # whether one norm is taken over all positions that move
+    goal: Goal | None  # what is to be proved of the outputs; without, that the label stays
     deadline: Deadline  # when to stop
 
     @staticmethod
@@ -76,6 +83,8 @@ class Problem:
         examples: list[Tensor],
         p: float,
         options: BoundOptions,
+        joint: bool = False,
+        goal: Goal | None = None,
     ) -> Problem:
         """From instances of one shape. The graph is compared with the module at and around each of the `examples`."""
         example, device = examples[0], examples[0].device
@@ -100,6 +109,9 @@ class Problem:
             rough=False,
             cuts=None,
             deadline=NEVER,
+            width=_widths(instances),
+            joint=joint,
+            goal=goal,
         )
 
     def draft(self) -> Problem | None:
@@ -113,6 +125,7 @@ class Problem:
             centre=self.centre.float(),
             parameters=parameters,
             cuts=None if self.cuts is None else self.cuts.to(torch.float32),
+            width=None if self.width is None else self.width.float(),
             rough=True,
         )
 
@@ -156,11 +169,12 @@ class Problem:
                 step = -(-min(step, len(chosen)) // 2)
             else:
                 k += step
-        return Margins(
-            torch.cat([b.lower for b, _ in parts]),
-            torch.cat([b.upper for b, _ in parts]),
-            tuple(r for _, reasons in parts for r in reasons),
-        )
+        lower, upper = torch.cat([b.lower for b, _ in parts]), torch.cat([b.upper for b, _ in parts])
+        return Margins(lower, upper, tuple(r for _, reasons in parts for r in reasons), self.least(lower))
+
+    def least(self, lower: Tensor) -> Tensor:
+        """From lower bounds `[instances, half-spaces]` what must be above 0 for a proof."""
+        return lower.amin(dim=1) if self.goal is None else self.goal.least(lower)
 
     def at_once(self, blocks: int) -> int:
         """How many instances fit: what is kept of each node, and its linear form where it is an anchor."""
@@ -174,11 +188,15 @@ class Problem:
         return max(1, self.memory // (2 * self.centre.element_size() * kept))
 
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
-        ball = Ball.of(self.centre[chosen], [self.positions[i] for i in chosen], eps, self.p)
+        width = None if self.width is None else self.width[chosen]
+        where = [self.positions[i] for i in chosen]
+        ball = Ball.of(self.centre[chosen], where, eps, self.p, width=width, joint=self.joint)
         return ball if self.cuts is None else self.cuts.take(chosen).of(ball)
 
     def rows(self, chosen: list[int]) -> Tensor:
-        """`label - other` for every other class: `[instances, classes - 1, 1, classes]`."""
+        """`label - other` for every other class, or what the goal asks: `[instances, half-spaces, 1, classes]`."""
+        if self.goal is not None:
+            return self.goal.rows.to(self.centre)[None, :, None].expand(len(chosen), -1, -1, -1)
         k, labels = self.classes, self.labels[chosen]
         eye = torch.eye(k, dtype=self.centre.dtype, device=self.centre.device)
         others = torch.stack([torch.cat([eye[:c], eye[c + 1 :]]) for c in labels.tolist()])  # [instances, k - 1, k]
@@ -190,7 +208,8 @@ class Problem:
         # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
         sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
-        keys = [(size, blocks, self.p, self.style, rounding, self.cuts is not None) for size in sizes]
+        kind = (self.p, self.joint, self.width is not None, self.cuts is not None, self.style, rounding)
+        keys = [(size, blocks, kind, self.goal and len(self.goal.rows)) for size in sizes]
         replays = self.compiled.replays
         if keys[-1] in replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
@@ -200,7 +219,7 @@ class Problem:
         ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
         with torch.no_grad():
             evaluation = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded))
-        box, reasons = _answer(evaluation)
+        box, reasons = self._answer(evaluation)
         count = len(chosen)
         return Box(box.lower[:count], box.upper[:count]), reasons[:count]
 
@@ -214,7 +233,15 @@ class Problem:
             else:
                 parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
                 evaluation = self._evaluated(ball, self.rows(chosen), rounding, parameters)
-        return _answer(evaluation)
+        return self._answer(evaluation)
+
+    def _answer(self, evaluation: Evaluation) -> tuple[Box, list[str | None]]:
+        """Bounds that say nothing where a check failed, and the first check that did."""
+        box, good, whys, _ = evaluation
+        box = box if self.goal is None else self.goal.beyond(box)
+        failed = ~good.all(dim=0)[:, None]
+        lower, upper = torch.where(failed, -torch.inf, box.lower), torch.where(failed, torch.inf, box.upper)
+        return Box(lower, upper), first_reasons(good, whys)
 
     def _evaluated(
         self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
@@ -260,15 +287,21 @@ class Problem:
             def build(parameters: Parameters, ball: Ball = ball) -> Engine:
                 return rough.engine(ball, parameters, rounding=False)
 
-            parts.append(tune(build, rough.rows([k]), steps=steps))
+            def least(lower: Tensor) -> Tensor:
+                return lower.amin(dim=1) if self.goal is None else self.goal.least(lower - self.goal.limits.to(lower))
+
+            parts.append(tune(build, rough.rows([k]), least, steps=steps))
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
         return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 
 
-def _answer(evaluation: Evaluation) -> tuple[Box, list[str | None]]:
-    """Bounds that say nothing where a check failed, and the first check that did."""
-    box, good, whys, _ = evaluation
-    failed = ~good.all(dim=0)[:, None]
-    inf = torch.inf
-    reasons = first_reasons(good, whys)
-    return Box(torch.where(failed, -inf, box.lower), torch.where(failed, inf, box.upper)), reasons
+def _widths(instances: list[Instance]) -> Tensor | None:
+    """The widths of what moves `[instances, t, d]`, the positions of each instance in order; all instances or none."""
+    if instances[0].width is None:
+        return None
+    t, d = max(len(i.positions) for i in instances), instances[0].width.shape[-1]
+    table = instances[0].width.new_zeros(len(instances), t, d)
+    for k, instance in enumerate(instances):
+        assert instance.width is not None
+        table[k, : len(instance.positions)] = instance.width[list(instance.positions)]
+    return table

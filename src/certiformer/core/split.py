@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .problem import Margins, Problem
-from .sets import Cuts, dual, norm
+from .sets import Cuts
 
 NORMALS = 2  # directions that may be cut across
 DRAWS = 16  # random combinations of scores whose gradients say how the scores move
@@ -37,6 +37,7 @@ class Split(Problem):
             torch.stack([margins.lower[r].amin(dim=0) for r in rows]),
             torch.stack([margins.upper[r].amax(dim=0) for r in rows]),
             tuple(next((margins.reasons[k] for k in r if margins.reasons[k]), None) for r in rows),
+            torch.stack([margins.least[r].amin(dim=0) for r in rows]),
         )
 
     def draft(self) -> Split | None:
@@ -85,7 +86,7 @@ def _halves(problem: Problem, owners: list[int], cuts: Cuts, eps: Tensor) -> tup
 
 def _least(pieces: Problem, eps: Tensor) -> list[float]:
     rough = pieces.draft() or pieces  # where to cut needs no proof
-    least: list[float] = rough.margins(eps, rounding=False).lower.amin(dim=1).tolist()
+    least: list[float] = rough.margins(eps, rounding=False).least.tolist()
     return least
 
 
@@ -99,15 +100,17 @@ def _pieces(problem: Problem, owners: list[int], cuts: Cuts) -> Problem:
         labels=problem.labels[owners],
         parameters={i: tuple(p[owners] for p in ps) for i, ps in problem.parameters.items()},
         cuts=cuts,
+        width=None if problem.width is None else problem.width[owners],
     )
 
 
 def _whole(problem: Problem) -> Split:
     """Every ball as one piece, and the directions in which it may be cut."""
     normal = _directions(problem)
-    extent = norm(normal, dual(problem.p), dim=-1).sum(dim=-1)
-    open_end = torch.full_like(extent, torch.inf)
     owners = list(range(len(problem)))
+    ball = problem.ball(torch.ones(len(problem)), owners)
+    extent = ball.spread(normal.flatten(2).mT[None])[0]
+    open_end = torch.full_like(extent, torch.inf)
     return Split(
         **{f.name: getattr(problem, f.name) for f in fields(Problem)},
         pieces=_pieces(problem, owners, Cuts(normal, extent, -open_end, open_end)),

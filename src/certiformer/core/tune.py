@@ -18,11 +18,14 @@ RATE = 0.08  # of the first step; parameters live in [0, 1]
 PATIENCE = 8  # steps without a gain anywhere after which it is over
 
 
-def tune(build: Callable[[Parameters], Engine], rows: Tensor, *, steps: int) -> Parameters:
-    """The best parameters of each instance after at most this many steps; `build` makes an engine that uses some."""
+def tune(
+    build: Callable[[Parameters], Engine], rows: Tensor, least: Callable[[Tensor], Tensor], *, steps: int
+) -> Parameters:
+    """The best parameters of each instance after at most this many steps; `build` makes an engine that uses some, and
+    `least` says of lower bounds `[instances, rows]` what is to become large."""
     with torch.no_grad():
         usual = build({})
-        reached = usual.margins(rows).lower.amin(dim=1)
+        reached = least(usual.margins(rows).lower)
         best: Parameters = {}
         for node in usual.graph.nodes:
             if node.perturbed and not node.op.exact:
@@ -42,7 +45,7 @@ def tune(build: Callable[[Parameters], Engine], rows: Tensor, *, steps: int) -> 
             group["lr"] = RATE * (1 - step / steps)
         with torch.enable_grad():
             engine = build(current)
-            lower = engine.margins(rows).lower.amin(dim=1)
+            lower = least(engine.margins(rows).lower)
             optimizer.zero_grad()
             (-(lower / scale).sum()).backward()  # type: ignore[no-untyped-call]
         found = torch.where(torch.isfinite(lower.detach()), lower.detach(), -torch.inf)

@@ -38,7 +38,7 @@ def _refined(
     """Margins that one pass has proved, made better by optimised planes and then by pieces."""
 
     def enough() -> bool:
-        return until_proved and bool((margins.lower > 0).all())
+        return until_proved and bool((margins.least > 0).all())
 
     if options.steps > 0 and not enough():
         problem = problem.tuned(eps, steps=options.steps)
@@ -50,8 +50,8 @@ def _refined(
 
 def _nothing(problem: Problem, why: str) -> Margins:
     """No margins at all, and why."""
-    open_end = problem.centre.new_full((len(problem), problem.classes - 1), math.inf)
-    return Margins(-open_end, open_end, (why,) * len(problem))
+    open_end = problem.centre.new_full(problem.rows(list(range(len(problem)))).shape[:2], math.inf)
+    return Margins(-open_end, open_end, (why,) * len(problem), -open_end[:, 0])
 
 
 def radii_of(eps: Tensor, like: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..core.deadline import Deadline, OutOfTime
 from ..core.problem import Problem
-from ..core.sets.ball import Ball, dual, norm
+from ..core.sets import Ball
 from ..core.split import divide
 from ..errors import InputError, short
 from ..options import Options, Question
@@ -311,7 +311,7 @@ def _representable(problem: Problem, eps: list[float]) -> list[float]:
 def _margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:
     """The smallest lower bound over the other classes."""
     values = torch.tensor(eps, dtype=problem.centre.dtype, device=problem.centre.device)
-    lower: list[float] = problem.margins(values, chosen, rounding=rounding).lower.amin(dim=1).tolist()
+    lower: list[float] = problem.margins(values, chosen, rounding=rounding).least.tolist()
     return lower
 
 
@@ -329,7 +329,7 @@ def _linear(problem: Problem) -> list[float]:
             margins = (problem.rows(part) * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2).amin(dim=1)
             (gradient,) = torch.autograd.grad(margins.sum(), x)
         blocks = torch.einsum("zund,ztn->ztd", gradient, ball.hot)
-        slope = norm(blocks, dual(problem.p), dim=-1).sum(dim=-1)
+        slope = ball.spread(blocks.flatten(1)[None, :, :, None])[0, :, 0]
         guesses += _ratio(margins.detach(), slope).tolist()
     return guesses
 

@@ -57,7 +57,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
     within = margins_within(problem, radii, options, until_proved=True)
-    proved = [m if math.isfinite(m) else -math.inf for m in within.lower.amin(dim=1).tolist()]
+    proved = [m if math.isfinite(m) else -math.inf for m in within.least.tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     reason = next((r for r in within.reasons if r), None)
     examples: list[Counterexample | None] = [None] * len(sets)
@@ -254,7 +254,7 @@ def _at_points(prepared: Prepared, points: Tensor, method: Method, options: Opti
     how_bounded = BoundOptions(method=method, max_memory=options.max_memory)
     problem = problem_of(questions, how_bounded, p=math.inf, examples=[prepared.embeddings])
     at_points = problem.margins(torch.zeros(len(points), dtype=torch.float64))
-    return torch.nan_to_num(at_points.lower.amin(dim=1), nan=-math.inf, posinf=-math.inf)
+    return torch.nan_to_num(at_points.least, nan=-math.inf, posinf=-math.inf)
 
 
 def _batches(items: Iterator[Combination]) -> Iterator[list[Combination]]:

@@ -20,6 +20,11 @@ class Perturbation(Protocol):
     def hot(self) -> Tensor: ...
 
     @property
+    def whole(self) -> bool:
+        """Whether every position varies, in order."""
+        ...
+
+    @property
     def axis(self) -> int: ...
 
     @property

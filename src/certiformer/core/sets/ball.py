@@ -1,8 +1,10 @@
-"""ℓp balls on chosen positions: `||x_k - x0_k||_p <= eps_k` for every perturbed position k, each its own ball."""
+"""ℓp balls on chosen positions: `||(x_k - x0_k) / w_k||_p <= eps_k` for every perturbed position k, each its own ball,
+or for all of them together. With the maximum norm and a width w for every number they are boxes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -69,7 +71,8 @@ class Ball:
     """A batch of perturbed inputs, one instance each.
 
     `centre` [instances, 1, n, d] are the unperturbed inputs; `hot` [instances, t, n] marks the position of each of t
-    blocks; `eps` [instances, t] is the radius of each (0 for a block that only pads the batch).
+    blocks; `eps` [instances, t] is the radius of each (0 for a block that only pads the batch). By `width`
+    [instances, t, d] every number is measured in a unit of its own. A `joint` ball takes one norm over all blocks.
     """
 
     centre: Tensor
@@ -77,35 +80,57 @@ class Ball:
     eps: Tensor
     p: float
     axis: int = 1
+    width: Tensor | None = None
+    joint: bool = False
+    whole: bool = False  # every position varies, in order: known so that nothing has to be picked out
     symmetric: ClassVar[bool] = True
 
     @staticmethod
-    def of(centre: Tensor, positions: list[tuple[int, ...]], eps: Tensor, p: float) -> Ball:
-        """`centre` [instances, 1, n, d], positions and a radius for each instance."""
+    def of(
+        centre: Tensor,
+        positions: Sequence[tuple[int, ...]],
+        eps: Tensor,
+        p: float,
+        *,
+        width: Tensor | None = None,
+        joint: bool = False,
+    ) -> Ball:
+        """`centre` [instances, 1, n, d], positions and a radius for each instance, and the width of what moves."""
+        n = centre.shape[2]
+        if all(ps == tuple(range(n)) for ps in positions):
+            hot = torch.eye(n, dtype=centre.dtype, device=centre.device).expand(len(positions), n, n)
+            radii = eps.to(centre)[:, None].expand(-1, n)
+            return Ball(centre, hot, radii, p, width=width, joint=joint, whole=True)
         t = max(len(ps) for ps in positions)
-        hot = centre.new_zeros(len(positions), t, centre.shape[2])
+        hot = centre.new_zeros(len(positions), t, n)
         radii = centre.new_zeros(len(positions), t)
         for i, ps in enumerate(positions):
             for k, position in enumerate(ps):
                 hot[i, k, position] = 1
                 radii[i, k] = eps[i]
-        return Ball(centre, hot, radii, p)
-
-    def take(self, start: int, count: int) -> Ball:
-        """Some of the instances."""
-        cut = slice(start, start + count)
-        return Ball(self.centre[cut], self.hot[cut], self.eps[cut], self.p, self.axis)
+        return Ball(centre, hot, radii, p, width=None if width is None else width[:, :t], joint=joint)
 
     @property
     def dimension(self) -> int:
         """How many numbers may vary: t blocks of d."""
         return self.hot.shape[1] * self.centre[0].numel() // self.centre.shape[1 + self.axis]
 
-    def spread(self, function: Tensor) -> Tensor:
-        """`sum_k eps_k ||A_k||_q` for linear functions `[side, instance, t, d..., *rows]` given as `[.., m, *rows]`."""
+    @property
+    def radii(self) -> Tensor:
+        """The radius of every norm that is taken: `[instances, t]`, or `[instances, 1]` where it is one for all."""
+        return self.eps.amax(dim=1, keepdim=True) if self.joint else self.eps
+
+    def _blocks(self, function: Tensor, width: Tensor | None, *, joint: bool) -> Tensor:
+        """Linear functions `[side, instance, m, *rows]` in these units, by norm: `[side, instance, t, d, *rows]`."""
         blocks = blocks_of(function, self.hot)
-        norms = norm(blocks, dual(self.p), dim=3)  # [side, instance, t, *rows]
-        eps = self.eps.reshape(1, *self.eps.shape, *(1,) * (norms.dim() - 3))
+        if width is not None:
+            blocks = blocks * width.reshape(1, *width.shape, *(1,) * (blocks.dim() - 4))
+        return blocks.flatten(2, 3).unsqueeze(2) if joint else blocks
+
+    def spread(self, function: Tensor) -> Tensor:
+        """`sum_k eps_k ||A_k w_k||_q` for linear functions `[side, instance, m, *rows]`, k the blocks of m = t d."""
+        norms = norm(self._blocks(function, self.width, joint=self.joint), dual(self.p), dim=3)
+        eps = self.radii.reshape(1, *self.radii.shape, *(1,) * (norms.dim() - 3))
         total: Tensor = (norms * eps).sum(dim=2)
         return total
 
@@ -122,18 +147,39 @@ class Ball:
         """A bound on `|A delta|_2` over the set, A `[instance, m, *lead, rows]`: `[instance, *lead]`.
 
         l1: the largest column. l2: the spectral norm. Other norms: through `|delta|_2 <= d^(1/2 - 1/p) |delta|_p`.
+        A box is one ball in the maximum norm, and as well one for each block: whichever is less.
         """
-        blocks = blocks_of(function[None], self.hot)[0].movedim(2, -1)  # [instance, t, *lead, rows, d]
+        far = self._distance(function, joint=self.joint)
+        if math.isinf(self.p) and self.width is not None and not self.joint:
+            far = torch.minimum(far, self._distance(function, joint=True))
+        return far
+
+    def _distance(self, function: Tensor, *, joint: bool) -> Tensor:
+        width, flat = self.width, math.isinf(self.p)
+        if width is not None and flat:  # |A delta| <= |A diag(sqrt w)| |delta / sqrt w| <= |A diag(sqrt w)| sqrt(sum w)
+            width = width.sqrt()
+        blocks = self._blocks(function[None], width, joint=joint)[0].movedim(2, -1)  # [instance, t, *lead, rows, d]
         if self.p == 1:
             norms = norm(blocks, 2.0, dim=-2).amax(dim=-1)
         else:
-            d = blocks.shape[-1]
-            norms = spectral(blocks) * d ** max(0.0, 0.5 - (0.0 if math.isinf(self.p) else 1 / self.p))
-        return torch.einsum("zt...,zt->z...", norms, self.eps)
+            norms = spectral(blocks)
+            if width is not None and flat:
+                length = norm(width.flatten(1)[:, None] if joint else width, 2.0, dim=-1)
+                norms = norms * length.reshape(*length.shape, *(1,) * (norms.dim() - 2))
+            else:
+                norms = norms * blocks.shape[-1] ** max(0.0, 0.5 - (0.0 if flat else 1 / self.p))
+        eps = self.eps.amax(dim=1, keepdim=True) if joint else self.eps
+        return torch.einsum("zt...,zt->z...", norms, eps)
 
     def box(self) -> Box:
-        """The smallest box around the set: half width eps on the perturbed positions, for every p."""
-        radius = torch.einsum("zt,ztn->zn", self.eps, self.hot)[:, None, :, None].expand_as(self.centre)
+        """The smallest box around the set, for every p: as wide as the set is along each number."""
+        if self.width is None:
+            radius = torch.einsum("zt,ztn->zn", self.eps, self.hot)[:, None, :, None].expand_as(self.centre)
+        else:
+            wide = self.eps[:, :, None] * self.width
+            lost = (self.eps[:, :, None] > 0) & (self.width > 0)  # below the normal numbers a product may vanish
+            wide = torch.where(lost, wide.clamp(min=torch.finfo(wide.dtype).tiny), wide)
+            radius = torch.einsum("ztd,ztn->znd", wide, self.hot)[:, None]
         lower, upper = self.centre - radius, self.centre + radius
         slack = (self.centre.abs() + radius) * torch.finfo(radius.dtype).eps * (radius > 0)
         return Box(lower - slack, upper + slack)
@@ -143,15 +189,21 @@ class Ball:
         instances, _, _, d = self.centre.shape
         t = self.hot.shape[1]
         noise = torch.randn(instances, count, t, d, generator=generator, dtype=torch.float64).to(self.centre)
+        if self.joint:
+            noise = (noise * (self.eps > 0)[:, None, :, None]).flatten(2).unsqueeze(2)  # one block of t d
         if math.isinf(self.p):
             noise = noise.sign() if boundary else noise.clamp(-1, 1)
         if self.p == 1:  # corners of the cross-polytope, and mixtures of a few
             keep = torch.rand(noise.shape, generator=generator, dtype=torch.float64).to(noise)
-            keep = keep * (keep >= keep.topk(min(3, d), dim=-1).values[..., -1:])
+            keep = keep * (keep >= keep.topk(min(3, noise.shape[-1]), dim=-1).values[..., -1:])
             noise = noise * keep
         size = torch.linalg.vector_norm(noise, ord=self.p, dim=-1, keepdim=True)
         noise = noise / size.clamp(min=torch.finfo(noise.dtype).tiny)
         if not boundary:
-            noise = noise * torch.rand(instances, count, t, 1, generator=generator, dtype=torch.float64).to(noise)
+            share = torch.rand(*noise.shape[:-1], 1, generator=generator, dtype=torch.float64)
+            noise = noise * share.to(noise)
+        noise = noise.reshape(instances, count, t, d)
+        if self.width is not None:
+            noise = noise * self.width[:, None]
         delta = torch.einsum("zctd,zt,ztn->zcnd", noise, self.eps, self.hot)
         return self.centre[:, None] + delta[:, :, None]

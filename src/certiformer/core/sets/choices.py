@@ -25,6 +25,7 @@ class Choices:
     moves: Tensor
     axis: int = 1
     symmetric: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
 
     @staticmethod
     def of(centre: Tensor, moves: dict[int, Tensor]) -> Choices:

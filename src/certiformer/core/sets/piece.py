@@ -10,7 +10,7 @@ number, which is found by bisection; for other norms the same ones are tried, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import torch
@@ -45,7 +45,7 @@ class Piece(Ball):
         extent = self.spread(self.normal.mT[None])[0]  # [instance, k]
         whole = self.spread(flat)
         best = -whole
-        exact = self.p == 2 and self.hot.shape[1] == 1
+        exact = self.p == 2 and self.width is None and (self.joint or self.hot.shape[1] == 1)
         with torch.no_grad():  # at the best ones the value does not depend on them
             multipliers = self._multipliers(flat, extent)
         error = 4 * (flat.shape[2] + 4 * extent.shape[1] + 16) * ulp(flat)
@@ -121,4 +121,4 @@ class Cuts:
         unit = self.extent * ball.eps.amax(dim=1, keepdim=True)
         low, high = (torch.where(torch.isinf(c), c, c * unit) for c in (self.low, self.high))
         normal = self.normal[:, :, : ball.hot.shape[1]].flatten(2)
-        return Piece(ball.centre, ball.hot, ball.eps, ball.p, ball.axis, normal=normal, low=low, high=high)
+        return Piece(**{f.name: getattr(ball, f.name) for f in fields(Ball)}, normal=normal, low=low, high=high)

@@ -37,7 +37,9 @@ ARROWS: dict[str, set[str]] = {
     "api": {"options", "results", "core", "models", "questions", "attack"},
     "testing": {"options", "results", "questions", "api"},
     "report": {"options", "results", "core", "models", "questions", "attack", "api"},
+    "formats": {"options", "core", "models", "api"},
     "cli": {
+        "formats",
         "recipe",
         "options",
         "results",

@@ -1,0 +1,7 @@
+"""ONNX files as modules of PyTorch, with onnxruntime beside them to say what they compute."""
+
+from .file import OnnxFile, read_file
+from .network import Network
+from .runtime import Runtime, check_agreement
+
+__all__ = ["Network", "OnnxFile", "Runtime", "check_agreement", "read_file"]

@@ -20,7 +20,7 @@ from .form import Form, Substitution
 from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .local import sizes
-from .ops.base import Box, MeasuredBox, Planes, entries, ulp
+from .ops.base import Box, MeasuredBox, Planes, Reach, entries, ulp
 from .ops.movement import Movement
 from .ops.rounded import MOST, Rounded
 from .reach import by_form, by_sweeps
@@ -133,15 +133,29 @@ class Engine:
         return self.forms[node.index]
 
     def _bound(self, node: Node) -> tuple[Box, Form | None]:
-        """Box and, where it is wanted, form of a node; the better box of with and without shifting probabilities."""
+        """Box and, where it is wanted, form of a node, with how far it gets from the middle where that is wanted."""
+        box, form = self._swept(node)
+        if node.index in self.scheme.measured:
+            assert form is not None
+            box = MeasuredBox(box.lower, box.upper, self._reach(node, box, form))
+        return box, form
+
+    def _swept(self, node: Node) -> tuple[Box, Form | None]:
+        """Box and form by sweeps: the better box of with and without shifting probabilities."""
         box, form = self._rows(node, shift=True)
         if self.scheme.twice(node):
             plain, _ = self._rows(node, shift=False)
             box = _better(box, plain)
-        if node.index in self.scheme.measured:
-            assert form is not None
-            box = MeasuredBox(box.lower, box.upper, by_form(self, node, box, form).least(by_sweeps(self, node, box)))
         return box, form
+
+    def _reach(self, node: Node, box: Box, form: Form) -> Reach:
+        """How far a node gets from the middle of its box."""
+        return by_form(self, node, box, form).least(by_sweeps(self, node, box))
+
+    def furthest(self, function: Tensor) -> Tensor:
+        """The most that linear functions `[instances, m, *rows]` can be away from 0: `[instances, *rows]`."""
+        low, high = self.ball.extremes(function[None])
+        return torch.maximum(-low, high)[0]
 
     def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""

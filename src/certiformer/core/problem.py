@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -258,13 +259,15 @@ class Problem:
         known = self.compiled
         return Scheme(graph=known.graph, anchors=known.anchors, local=known.local, style=self.style)
 
-    def engine(self, ball: Perturbation, parameters: Parameters, *, rounding: bool) -> Engine:
+    def engine(
+        self, ball: Perturbation, parameters: Parameters, *, rounding: bool, kind: Callable[..., Engine] = Engine
+    ) -> Engine:
         """The engine that bounds over a set of inputs: every bound of this package, "ibp" aside, is one of its bounds.
 
-        `parameters` are those of the instances of the set.
+        `parameters` are those of the instances of the set. Another `kind` is an engine that keeps what it did.
         """
         local = self.compiled.local if ball.axis == 1 else {}  # they are local along that axis of the input
-        return Engine(
+        return kind(
             scheme=self.scheme if local is self.compiled.local else replace(self.scheme, local=local),
             ball=ball,
             nominal=self.compiled.graph.values(ball.centre),

@@ -26,7 +26,6 @@ from .ops.base import Box, Reach
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
-from .sets import Perturbation
 from .sets.ball import norm, spectral
 from .speed.memory import Window
 from .sweep import Visitor, add_up, sweep
@@ -69,7 +68,7 @@ def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
     e = direction(box.centre)
     reach = Reach(
         engine.ball.distance(form.centre) + norm(away, 2.0, dim=-1),
-        furthest(engine.ball, (form.centre * e[:, None]).sum(dim=-1)) + (away * e.abs()).sum(dim=-1),
+        engine.furthest((form.centre * e[:, None]).sum(dim=-1)) + (away * e.abs()).sum(dim=-1),
     )
     return rounded(reach, engine.ball.dimension + box.shape[-1])
 
@@ -80,12 +79,6 @@ def direction(middle: Tensor) -> Tensor:
     scaled = middle / torch.where(largest > 0, largest, 1)  # whose squares neither overflow nor vanish
     size = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
     return scaled / torch.where(size > 0, size, 1)
-
-
-def furthest(ball: Perturbation, function: Tensor) -> Tensor:
-    """The most that linear functions `[instances, m, *rows]` can be away from 0: `[instances, *rows]`."""
-    low, high = ball.extremes(function[None])
-    return torch.maximum(-low, high)[0]
 
 
 def rounded(reach: Reach, terms: float) -> Reach:
@@ -168,7 +161,7 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Reach:
     nominal = rows.contract(engine.nominal[start.index])
     apart = norm((offset + nominal)[0].reshape(middle.shape) - middle, 2.0, dim=-1)
     e = direction(middle).reshape(-1, 1, *(1,) * (len(rows.rows) - 1), middle.shape[-1])
-    towards = furthest(ball, (function[0] * e).sum(dim=-1)).reshape(-1)
+    towards = engine.furthest((function[0] * e).sum(dim=-1)).reshape(-1)
     return Reach(ball.distance(function[0]).reshape(-1) + total + apart, towards + total + apart)
 
 

@@ -38,9 +38,17 @@ class Piece(Ball):
 
     def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]:
         """The least value of the first side and the greatest of the last: `[1, instance, *rows]` each."""
-        return self._least(function[:1]), -self._least(-function[-1:])
+        return self._least(function[:1])[0], -self._least(-function[-1:])[0]
 
-    def _least(self, function: Tensor) -> Tensor:
+    def multipliers(self, function: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers `t` that the extremes are found with, those of the greatest for the negated function.
+
+        `[1, instance, k, *rows]` each; 0 where the ball alone says as much.
+        """
+        return self._least(function[:1])[1], self._least(-function[-1:])[1]
+
+    def _least(self, function: Tensor) -> tuple[Tensor, Tensor]:
+        """The least value, and the multipliers it is found with."""
         flat = function.reshape(*function.shape[:3], -1)
         extent = self.spread(self.normal.mT[None])[0]  # [instance, k]
         whole = self.spread(flat)
@@ -48,6 +56,7 @@ class Piece(Ball):
         exact = self.p == 2 and self.width is None and (self.joint or self.hot.shape[1] == 1)
         with torch.no_grad():  # at the best ones the value does not depend on them
             multipliers = self._multipliers(flat, extent)
+        chosen = torch.zeros_like(multipliers)
         error = 4 * (flat.shape[2] + 4 * extent.shape[1] + 16) * ulp(flat)
         for factor in MULTIPLES[: 1 if exact else None]:
             t = multipliers * factor
@@ -55,8 +64,10 @@ class Piece(Ball):
             left = flat - torch.einsum("szkr,zkm->szmr", t, self.normal)
             slack = error * (whole + (t.abs() * (extent[:, :, None] + cut.abs())).sum(dim=2))
             found = (t * cut).sum(dim=2) - self.spread(left) - slack
-            best = torch.where(found > best, found, best)  # not where it is not a number
-        return best.reshape(*function.shape[:2], *function.shape[3:])
+            better = found > best  # not where it is not a number
+            best, chosen = torch.where(better, found, best), torch.where(better[:, :, None], t, chosen)
+        lead, rows = function.shape[:2], function.shape[3:]
+        return best.reshape(*lead, *rows), chosen.reshape(*lead, -1, *rows)
 
     def _multipliers(self, flat: Tensor, extent: Tensor) -> Tensor:
         """`t` [side, instance, k, rows], finite, and of a sign only where the cut on that side is finite.

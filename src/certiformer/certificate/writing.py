@@ -102,6 +102,8 @@ def _check(problem: Problem) -> None:
         raise UnsupportedError("no certificate can be written with dtype='float32': use float64")
     if problem.method == "ibp":
         raise UnsupportedError("no certificate can be written with method='ibp': use another")
+    if problem.goal is not None or problem.joint or problem.width is not None:
+        raise UnsupportedError("no certificate can be written of such a set or goal: a label in balls of one norm each")
     if not problem.style.simplex:
         raise UnsupportedError("no certificate can be written with relaxation='paper': use 'tight'")
 
@@ -114,7 +116,7 @@ def _proved(recorded: Recording) -> bool:
 def _ball(recorded: Sequence[Recording]) -> tuple[dict[str, Any], Numbers]:
     """The words and numbers of a ball, given the proofs of its pieces."""
     ball = recorded[0].ball
-    if not isinstance(ball, Ball):
+    if not isinstance(ball, Ball) or type(ball) not in (Ball, Piece):
         raise UnsupportedError(f"no certificate can be written of a {type(ball).__name__}")
     words: dict[str, Any] = {"kind": "ball", "p": "inf" if math.isinf(ball.p) else ball.p}
     words["positions"] = ball.hot[0].argmax(dim=1).tolist()

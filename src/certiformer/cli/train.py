@@ -36,7 +36,7 @@ class Training(Labelled, Quiet):
 
 @command(Training, Config, Recipe, Machine, argument=None, without=("threads",), aliases=SHORT_NAMES)
 def train(given: Given) -> int:
-    """Train the paper's classifier from scratch; run it again to continue after a kill.
+    """Train the paper's classifier, with --certify so that it can be certified; run it again to continue after a kill.
 
     Example: [bold]certiformer train --data sst --layers 2 --out runs/sst_2[/bold]
     """
@@ -72,7 +72,7 @@ def portable(given: Given) -> str:
     for name, value in given.values.items():
         if name not in given.said or name in ("data_dir", "quiet"):
             continue
-        written = Path(value).resolve().name if name in ("data", "out") else str(value)
+        written = Path(value).resolve().name if name in ("data", "out", "start") else str(value)
         words += [SHORT_NAMES.get(name, f"--{name.replace('_', '-')}"), *([] if value is True else [written])]
     return shlex.join(words)
 
@@ -91,4 +91,6 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
 
 def _line(p: Progress) -> str:
     accuracy = "" if p.dev_accuracy is None else f", dev {p.dev_accuracy:.2%} (best {p.best_accuracy:.2%})"
-    return f"epoch {p.epoch:.1f}, loss {p.loss:.4f}{accuracy}"
+    halved = f" (halved {p.halved} times: it cost accuracy)" if p.halved else ""
+    penalty = f", penalty {p.penalty:.3g}{halved}" if p.penalty else ""
+    return f"epoch {p.epoch:.1f}, loss {p.loss:.4f}{accuracy}{penalty}"

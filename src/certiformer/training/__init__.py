@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..models.device import pick_device
 from ..recipe import Recipe
 from .batches import accuracy, build_vocabulary, encode
+from .movement import movement
 from .train import Progress, Trained, evaluate, train
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "build_vocabulary",
     "encode",
     "evaluate",
+    "movement",
     "pick_device",
     "train",
 ]

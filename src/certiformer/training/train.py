@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +21,16 @@ from torch import Tensor
 from ..data import Dataset, Example
 from ..errors import InputError
 from ..models.device import pick_device
-from ..models.folder import CONFIG, write_folder
+from ..models.folder import write_folder
 from ..models.model import Model
 from ..models.network import Classifier, Embeddings, build
 from ..recipe import Config, Recipe
 from . import checkpoint
-from .batches import Batch, Encoded, accuracy, batches, build_vocabulary, encode, epoch_order
+from .batches import Batch, Encoded, accuracy, batches, encode, epoch_order
 from .card import model_card
+from .movement import movement
+from .rising import FULL, halvings, weight
+from .start import Weights, begin, may_begin, not_collapsed, weights_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Progress:
     seconds: float
     evaluated: bool  # whether this report follows an evaluation
     resumed: bool = False
+    penalty: float = 0.0  # the weight of the penalty for certificates now
+    halved: int = 0  # how often it was halved, because it cost accuracy
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Trained:
     test_accuracy: float | None
     seconds: float
     history: tuple[tuple[float, float], ...]  # loss and dev accuracy at each evaluation
+    halved: int = 0  # how often the weight of the penalty for certificates was halved
 
 
 def train(
@@ -75,12 +82,9 @@ def train(
     same weights as one that was never stopped.
     """
     recipe, folder = recipe or Recipe(), Path(out)
-    if (folder / CONFIG).exists() and not (folder / checkpoint.FILE).exists():
-        raise InputError(f"{folder} already holds a model: name another folder, or remove that one")
-    if not data.train or not data.dev:
-        raise InputError(f"data {data.name!r} needs a train and a dev part to train on, found {_sizes(data)}")
+    may_begin(data, folder)
     where = pick_device(device)
-    words = tuple(vocabulary) if vocabulary else build_vocabulary(data.train, size=config.vocab_size)
+    words, start = begin(recipe, config, data, vocabulary)
     config = replace(config, vocab_size=len(words), num_labels=len(data.labels), labels=data.labels)
     parts = {
         part: encode(examples, words, max_length=config.max_position_embeddings, device=where)
@@ -89,8 +93,9 @@ def train(
     }
     folder.mkdir(parents=True, exist_ok=True)
     with _own_randomness(where):
-        run = _Run(config, recipe, parts, folder, progress, _fingerprint(config, recipe, words, parts))
+        run = _Run(config, recipe, parts, folder, progress, _fingerprint(config, recipe, words, parts, start), start)
         state = run.finish()
+    not_collapsed(recipe, state, data.dev)
     embed, classifier = run.embed, run.classifier
     if stored_as == "float16":
         embed.half().float(), classifier.half().float()
@@ -115,7 +120,7 @@ def train(
         dtype=stored_as,
     )
     (folder / checkpoint.FILE).unlink(missing_ok=True)
-    return Trained(folder, config, dev, test, state.seconds, state.history)
+    return Trained(folder, config, dev, test, state.seconds, state.history, run.halved)
 
 
 def _facts(data: Dataset, config: Config, recipe: Recipe, *, dev: float, test: float | None) -> dict[str, Any]:
@@ -126,9 +131,14 @@ def _facts(data: Dataset, config: Config, recipe: Recipe, *, dev: float, test: f
         "dev_accuracy": round(dev, 4),
         "test_accuracy": None if test is None else round(test, 4),
         "seed": recipe.seed,
-        "recipe": {k: v for k, v in asdict(recipe).items() if k != "seed"} | {"dropout": config.dropout},
+        "recipe": {k: _named(v) for k, v in asdict(recipe).items() if k != "seed"} | {"dropout": config.dropout},
         "date": datetime.date.today().isoformat(),
     }
+
+
+def _named(value: Any) -> Any:
+    """A setting as a card shows it: of the folder of a model its name alone."""
+    return Path(value).resolve().name if isinstance(value, str) and Path(value).is_dir() else value
 
 
 def evaluate(model: Model, examples: Sequence[Example], *, device: str = "auto", batch_size: int = 512) -> float:
@@ -161,12 +171,15 @@ class _Run:
         folder: Path,
         progress: Callable[[Progress], None] | None,
         settings: str,
+        start: Weights,
     ) -> None:
         self.recipe, self.parts, self.folder, self.progress = recipe, parts, folder, progress
         torch.manual_seed(recipe.seed)
         device = parts["train"].ids.device
         embed, classifier = build(config)
         self.embed, self.classifier = embed.to(device), classifier.to(device)
+        if start:
+            self._load(start)
         self.parameters = [*embed.parameters(), *classifier.parameters()]
         self.optimizer = torch.optim.AdamW(
             [
@@ -178,7 +191,8 @@ class _Run:
         )
         self.steps_per_epoch = -(-len(parts["train"]) // recipe.batch_size)
         self.steps = recipe.epochs * self.steps_per_epoch
-        self.growing = self.steps // 2 if recipe.adversarial else 0  # steps while the adversarial step grows
+        # steps while the adversarial step or the penalty for certificates grows
+        self.growing = math.ceil(FULL * self.steps) if recipe.certify else self.steps // 2 if recipe.adversarial else 0
         self.best = self._weights()
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
@@ -204,6 +218,11 @@ class _Run:
                     self._segment(order[first:end], epoch * self.steps_per_epoch + first)
         self._load(self.best)
         return self.state
+
+    @property
+    def halved(self) -> int:
+        """How often the weight of the penalty was halved so far."""
+        return halvings(self.recipe, self.state.history, self.recipe.epochs * self._segments)
 
     @property
     def _segments(self) -> int:
@@ -267,13 +286,20 @@ class _Run:
         if recipe.adversarial:
             (gradient,) = torch.autograd.grad(loss, embeddings, retain_graph=True)
             # each word by the same length, which starts small: fresh embeddings are shorter than the final step
-            length = recipe.adversarial * min(1.0, (step + 1) / max(1, self.growing))
+            length = recipe.adversarial * min(1.0, (step + 1) / max(1, self.steps // 2))
             moved = embeddings + length * F.normalize(gradient.detach(), dim=-1)
             loss = 0.5 * (loss + self._cross_entropy(moved, batch, None))
         if scores:
             pairs = (batch.mask[:, :, None] & batch.mask[:, None, :])[:, None]  # [batch, 1, n, n]
             squares = torch.stack([(s.float().square() * pairs).sum() / (pairs.sum() * s.shape[1]) for s in scores])
             loss = loss + recipe.score_penalty * squares.mean()
+        penalty = weight(recipe, step / self.steps, self.halved)
+        if penalty:
+            words = batch.mask & (batch.ids != batch.ids[:, :1])  # not [CLS], and not what is behind the last word
+            words[torch.arange(len(words)), batch.mask.sum(dim=1) - 1] = False  # [SEP]
+            some = words.any(dim=1)
+            places = torch.multinomial(torch.where(some[:, None], words, batch.mask).float(), 1)
+            loss = loss + penalty * movement(self.classifier, embeddings, batch.mask, positions=places)
         return loss
 
     def _cross_entropy(self, embeddings: Tensor, batch: Batch, scores: list[Tensor] | None) -> Tensor:
@@ -281,8 +307,7 @@ class _Run:
         return F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.recipe.label_smoothing)
 
     def _weights(self) -> dict[str, Tensor]:
-        halves = (("embed", self.embed), ("classifier", self.classifier))
-        return {f"{half}.{k}": v.detach().clone() for half, module in halves for k, v in module.state_dict().items()}
+        return weights_of(self.embed, self.classifier)
 
     def _load(self, weights: dict[str, Tensor]) -> None:
         self.embed.load_state_dict(checkpoint.part(weights, "embed"))
@@ -302,6 +327,8 @@ class _Run:
                 seconds=seconds,
                 evaluated=evaluated,
                 resumed=self.resumed,
+                penalty=weight(self.recipe, step / self.steps, self.halved),
+                halved=self.halved,
             )
         )
 
@@ -314,16 +341,20 @@ def _schedule(step: int, steps: int, *, warmup: float) -> float:
     return (steps - step) / max(1, steps - rising)
 
 
-def _fingerprint(config: Config, recipe: Recipe, vocabulary: Sequence[str], parts: dict[str, Encoded]) -> str:
+def _fingerprint(
+    config: Config,
+    recipe: Recipe,
+    vocabulary: Sequence[str],
+    parts: dict[str, Encoded],
+    start: Weights,
+) -> str:
     digest = hashlib.sha256(json.dumps([asdict(config), asdict(recipe), list(vocabulary)]).encode())
+    for name, value in start.items():
+        digest.update(name.encode() + value.cpu().numpy().tobytes())
     for part in ("train", "dev"):
         for tensor in (parts[part].ids, parts[part].labels):
             digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _sizes(data: Dataset) -> str:
-    return f"{len(data.train)} train, {len(data.dev)} dev and {len(data.test)} test examples"
 
 
 @contextmanager

@@ -62,7 +62,14 @@ def test_extremes_are_those_of_exact_arithmetic(
 @given(st.lists(widths, min_size=6, max_size=6), st.lists(numbers, min_size=6, max_size=6), st.floats(1e-200, 1e6))
 def test_a_box_holds_its_set_exactly(width: list[float], at: list[float], eps: float) -> None:
     ball = made((0, 1, 2), width, eps, math.inf, joint=False)
-    ball = Ball(torch.tensor(at, dtype=torch.float64).reshape(1, 1, 3, 2), ball.hot, ball.eps, ball.p, width=ball.width, whole=True)
+    ball = Ball(
+        torch.tensor(at, dtype=torch.float64).reshape(1, 1, 3, 2),
+        ball.hot,
+        ball.eps,
+        ball.p,
+        width=ball.width,
+        whole=True,
+    )
     box = ball.box()
     for x, w, low, high in zip(at, width, box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True):
         away = Fraction(eps) * Fraction(w)

@@ -1,0 +1,72 @@
+"""Where a training begins: fresh weights, or those of a trained model; and where it must not end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from ..data import Dataset, Example
+from ..errors import InputError
+from ..models.folder import CONFIG, read_folder
+from ..models.network import Classifier, Config, Embeddings, expected_shapes, file_name
+from ..recipe import Recipe
+from . import checkpoint
+from .batches import build_vocabulary
+
+Weights = dict[str, Tensor]  # of both halves, as `embed.` and `classifier.`
+
+
+def may_begin(data: Dataset, folder: Path) -> None:
+    """Errors that would only be seen after the training."""
+    if (folder / CONFIG).exists() and not (folder / checkpoint.FILE).exists():
+        raise InputError(f"{folder} already holds a model: name another folder, or remove that one")
+    if not data.train or not data.dev:
+        sizes = f"{len(data.train)} train, {len(data.dev)} dev and {len(data.test)} test examples"
+        raise InputError(f"data {data.name!r} needs a train and a dev part to train on, found {sizes}")
+    if len({example.label for example in data.train}) < 2:
+        raise InputError(f"data {data.name!r}: all of its {len(data.train)} training examples have one label")
+
+
+def weights_of(embed: Embeddings, classifier: Classifier) -> Weights:
+    """Copies of the weights of both halves."""
+    halves = (("embed", embed), ("classifier", classifier))
+    return {f"{half}.{k}": v.detach().clone() for half, module in halves for k, v in module.state_dict().items()}
+
+
+def begin(
+    recipe: Recipe, config: Config, data: Dataset, vocabulary: Sequence[str] | None
+) -> tuple[tuple[str, ...], Weights]:
+    """The words, and the weights of the model that a recipe goes on from; none for one that starts afresh."""
+    if recipe.start is None:
+        return tuple(vocabulary or build_vocabulary(data.train, size=config.vocab_size)), {}
+    if vocabulary is not None:
+        raise InputError(
+            f"vocabulary=..., start={recipe.start!r}: that model has words of its own; give one of the two"
+        )
+    model = read_folder(recipe.start)
+    assert isinstance(model.embed, Embeddings)
+    assert isinstance(model.module, Classifier)
+    weights = {name: value.float() for name, value in weights_of(model.embed, model.module).items()}
+    wanted = expected_shapes(Config(**{**vars(config), "vocab_size": len(model.vocabulary)}))
+    for half, module in (("embed", model.embed), ("classifier", model.module)):
+        for name, value in module.state_dict().items():
+            shape = wanted.get(file_name("embed" if half == "embed" else "classifier", name))
+            if shape != tuple(value.shape):
+                found = "nothing of the kind" if shape is None else str(list(shape))
+                raise InputError(
+                    f"start={recipe.start!r}: {name} has the shape {list(value.shape)} there, and {found} is asked for"
+                )
+    return model.vocabulary, weights
+
+
+def not_collapsed(recipe: Recipe, state: checkpoint.State, dev: Sequence[Example]) -> None:
+    """A training for certificates must end with more than one answer for everything."""
+    most = max(Counter(example.label for example in dev).values())
+    if recipe.certify and most < len(dev) and state.best_accuracy <= most / len(dev):
+        raise InputError(
+            f"certify={recipe.certify:g}: training collapsed, the dev accuracy of {state.best_accuracy:.1%} is that of "
+            "one answer for all; use a smaller weight, more epochs, or start from a trained model"
+        )

@@ -1,0 +1,238 @@
+"""The penalty for certificates: the movement of what bounds lose by, in its worst direction; and training with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
+
+import certiformer as cf
+from certiformer.data import Dataset
+from certiformer.errors import InputError
+from certiformer.models.network import Config, build
+from certiformer.training import Recipe, movement, train
+from certiformer.training.rising import halvings, weight
+from training.test_training import CONFIG, RECIPE, made_up
+
+BATCH, N, D = 3, 5, 8
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return Dataset("made-up", made_up(200, 0), made_up(60, 1), made_up(60, 2))
+
+
+class Attention(nn.Module):
+    """Scores by hand or by torch's own attention, then a LayerNorm."""
+
+    def __init__(self, fused: bool = False, norm: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k = nn.Linear(D, D).double(), nn.Linear(D, D).double()
+        self.norm = nn.LayerNorm(D).double() if norm else nn.Identity()
+        self.fused = fused
+
+    def forward(self, x):
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(self.q(x)[:, None], self.k(x)[:, None], x[:, None])[:, 0]
+        else:
+            mixed = torch.softmax(self.q(x) @ self.k(x).mT / D**0.5, dim=-1) @ x
+        return self.norm(x + mixed).mean(dim=1)
+
+
+def inputs():
+    torch.manual_seed(1)
+    return torch.randn(BATCH, N, D, dtype=torch.float64)
+
+
+def by_hand(module: Attention, x, position, u, step=1e-4):
+    """The sums of the definition, from the Jacobians along one direction."""
+    move = torch.zeros_like(x)
+    move[:, position] = step * x[:, position].norm(dim=-1, keepdim=True) * u / u.norm(dim=-1, keepdim=True)
+
+    def parts(x):
+        s = module.q(x) @ module.k(x).mT / D**0.5
+        z = x + torch.softmax(s, dim=-1) @ x
+        return s, z - z.mean(dim=-1, keepdim=True)
+
+    (s0, z0), (s1, z1) = parts(x), parts(x + move)
+    ds, dz = s1 - s0, z1 - z0
+    scores = (ds - ds.mean(dim=-1, keepdim=True)).square().sum(dim=(1, 2))
+    norms = (dz.square().sum(dim=-1) / z0.square().sum(dim=-1)).sum(dim=1)
+    return (scores + norms) / step**2
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_it_is_the_movement_in_the_worst_direction(fused):
+    module, x = Attention(fused), inputs()
+    places = torch.full((BATCH,), 2)
+    torch.manual_seed(3)
+    found = float(movement(module, x, positions=places, step=1e-4, power_steps=60).detach())
+    directions = torch.randn(200, BATCH, D, dtype=torch.float64)
+    tried = torch.stack([by_hand(module, x, 2, u) for u in directions]).amax(dim=0).mean()
+    assert found >= 0.999 * float(tried.detach())  # no direction moves more
+    best = []
+    for b in range(BATCH):  # the movement is a quadratic form of the direction: its largest eigenvalue
+        basis = torch.eye(D, dtype=torch.float64)
+        row = x[b : b + 1]
+        single = [float(by_hand(module, row, 2, e[None])[0].detach()) for e in basis]
+        pairs = [[float(by_hand(module, row, 2, (a + c)[None])[0].detach()) for c in basis] for a in basis]
+        form = torch.tensor(
+            [[p if i == j else p - (single[i] + single[j]) / 2 for j, p in enumerate(ps)] for i, ps in enumerate(pairs)]
+        )
+        best.append(float(torch.linalg.eigvalsh(form)[-1]))
+    assert found == pytest.approx(sum(best) / BATCH, rel=5e-3)
+
+
+def test_more_power_steps_find_no_less():
+    module, x = Attention(), inputs()
+    found = []
+    for steps in (0, 2, 8, 40):
+        torch.manual_seed(3)
+        places = torch.ones(BATCH, dtype=torch.long)
+        found.append(movement(module, x, positions=places, power_steps=steps).item())
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize("norm", [1, 2, 3, "inf"])
+def test_all_norms_one_and_several_words_and_gradients_of_the_weights(norm):
+    embed, classifier = build(replace(CONFIG, layer_norm="standard"))
+    ids = torch.randint(4, 50, (4, 6))
+    for positions in (None, torch.tensor([1, 2, 1, 3]), torch.tensor([[1, 2]] * 4)):
+        found = movement(classifier, embed(ids), torch.ones(4, 6, dtype=torch.bool), positions=positions, norm=norm)
+        assert float(found) > 0
+        gradients = torch.autograd.grad(found, [classifier.layers[0].query.weight, embed.word_embeddings.weight])
+        assert all(bool(torch.isfinite(g).all()) and float(g.abs().sum()) > 0 for g in gradients)
+
+
+def test_what_is_padded_does_not_count_and_dropout_is_off():
+    embed, classifier = build(replace(CONFIG, layer_norm="standard", dropout=0.5))
+    classifier.train()
+    ids, place = torch.randint(4, 50, (2, 4)), torch.tensor([1, 1])
+    longer = torch.cat([ids, torch.randint(4, 50, (2, 3))], dim=1)
+    mask = torch.tensor([[True] * 4 + [False] * 3] * 2)
+    found = []
+    for given, real in ((ids, mask[:, :4]), (longer, mask)):
+        torch.manual_seed(0)
+        found.append(float(movement(classifier, embed(given), real, positions=place, power_steps=60)))
+    assert found[0] == pytest.approx(found[1], rel=1e-2)
+    assert classifier.training
+    assert all(part.training for part in classifier.modules())
+
+
+def test_a_function_and_a_model_serve_too():
+    model = cf.load("sst-1")
+    x = model.embed(torch.tensor([[2, 40, 41, 3]]))
+    place = torch.tensor([1])
+    torch.manual_seed(0)
+    a = movement(model, x, positions=place, power_steps=30)
+    torch.manual_seed(0)
+    b = movement(lambda e: model.module(e), x, positions=place, power_steps=30)
+    assert float(a) == pytest.approx(float(b))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"embeddings": torch.zeros(3, 4)}, "expected \\[batch, n, d\\]"),
+        ({"mask": torch.ones(3, 4, dtype=torch.bool)}, "mask of shape"),
+        ({"mask": torch.zeros(BATCH, N, dtype=torch.bool)}, "no real token"),
+        ({"positions": torch.full((BATCH,), N)}, "positions of shape"),
+        ({"step": 0.0}, "step=0.0"),
+        ({"power_steps": -1}, "power_steps=-1"),
+        ({"norm": 0.5}, "norm"),
+        ({"model": nn.Linear(D, D).double()}, "neither softmax"),
+    ],
+)
+def test_wrong_calls_are_errors_that_say_so(change, message):
+    given = {"model": Attention(), "embeddings": inputs(), **change}
+    with pytest.raises(InputError, match=message):
+        movement(given.pop("model"), given.pop("embeddings"), given.pop("mask", None), **given)
+
+
+def test_the_weight_rises_late_and_is_halved_where_accuracy_stays_low():
+    recipe = Recipe(certify=0.2, allowed_loss=0.02)
+    assert [weight(recipe, s, 0) for s in (0, 0.25, 0.5, 0.75, 1)] == [0, 0, 0.1, 0.2, 0.2]
+    assert weight(recipe, 1, 2) == 0.05
+    low, fine = (1.0, 0.75), (1.0, 0.79)
+    before = [(1.0, 0.7), (1.0, 0.8)]  # two of eight evaluations are without
+    for after, count in (
+        ([fine] * 6, 0),
+        ([low, fine] * 3, 0),
+        ([fine, low, low], 1),
+        ([low, low, fine, low], 1),
+        ([low] * 5, 2),
+        ([low] * 6, 3),
+    ):
+        assert halvings(recipe, [*before, *after], 8) == count
+
+
+def test_a_model_trained_with_the_penalty_moves_less_and_learns_as_well(tmp_path, data):
+    config = replace(CONFIG, layer_norm="standard")
+    recipe = replace(RECIPE, epochs=8, learning_rate=1e-2)
+    moves = []
+    for certify in (0.0, 0.3):
+        trained = train(config, data, tmp_path / str(certify), recipe=replace(recipe, certify=certify), device="cpu")
+        assert trained.dev_accuracy > 0.9
+        model = cf.load(trained.folder)
+        torch.manual_seed(0)
+        ids = torch.tensor([[2, *model.tokenizer.word_ids(("the", "film", "was", "good")), 3]] * 4)
+        moves.append(float(movement(model, model.embed(ids), positions=torch.arange(1, 5), power_steps=20)))
+    assert moves[1] < 0.5 * moves[0]
+
+
+def test_a_killed_training_with_the_penalty_ends_with_the_same_weights(tmp_path, data):
+    recipe = replace(RECIPE, epochs=6, learning_rate=1e-2, certify=0.1)
+    train(CONFIG, data, tmp_path / "whole", recipe=recipe, device="cpu")
+
+    def kill(progress):
+        if progress.evaluated and progress.step > progress.steps / 2:
+            assert progress.penalty > 0
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(CONFIG, data, tmp_path / "killed", recipe=recipe, device="cpu", progress=kill)
+    train(CONFIG, data, tmp_path / "killed", recipe=recipe, device="cpu")
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_a_training_goes_on_from_a_trained_model(tmp_path, data):
+    first = train(CONFIG, data, tmp_path / "a", recipe=replace(RECIPE, epochs=6, learning_rate=1e-2), device="cpu")
+    gentle = replace(RECIPE, epochs=1, learning_rate=1e-6, start=str(first.folder))
+    second = train(CONFIG, data, tmp_path / "b", recipe=gentle, device="cpu")
+    assert second.history[0][1] == first.dev_accuracy
+    assert str(tmp_path) not in (second.folder / "README.md").read_text()
+    with pytest.raises(InputError, match="has the shape"):
+        train(replace(CONFIG, hidden_size=8), data, tmp_path / "c", recipe=gentle, device="cpu")
+    with pytest.raises(InputError, match="words of its own"):
+        train(CONFIG, data, tmp_path / "d", recipe=gentle, device="cpu", vocabulary=["[PAD]"])
+
+
+def test_a_collapse_and_one_class_are_one_line(tmp_path, data):
+    hopeless = replace(RECIPE, epochs=2, learning_rate=1e-9, certify=0.1)
+    with pytest.raises(InputError, match="collapsed"):
+        train(replace(CONFIG, dropout=0.0), data, tmp_path / "a", recipe=hopeless, device="cpu")
+    ones = tuple(example for example in data.train if example.label == 1)
+    with pytest.raises(InputError, match="one label"):
+        train(CONFIG, replace(data, train=ones), tmp_path / "b", recipe=RECIPE, device="cpu")
+    with pytest.raises(InputError, match="certify=-1"):
+        Recipe(certify=-1)
+
+
+def test_no_var_models_are_penalised_by_their_scores():
+    embed, classifier = build(Config(1, 50, hidden_size=16, num_attention_heads=2, layer_norm="no_var"))
+    x = 30 * embed(torch.randint(4, 50, (2, 5)))
+    assert float(movement(classifier, x)) > 0

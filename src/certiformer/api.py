@@ -28,6 +28,7 @@ from .options import (
     Options,
     Question,
     RadiusCall,
+    RadiusQuestion,
     keywords,
     only,
 )
@@ -93,13 +94,13 @@ class Certifier:
         with plain(), threads(self.workspace.model, self.options.threads):
             yield
 
-    @keywords(Question)
-    def radius(self, inputs: Inputs, question: Question) -> RadiusResult:
+    @keywords(RadiusQuestion)
+    def radius(self, inputs: Inputs, question: RadiusQuestion) -> RadiusResult:
         """The certified radius of every set of words."""
         return self.radii([inputs], **vars(question))[0]
 
-    @keywords(Question)
-    def radii(self, inputs: Sequence[Inputs], question: Question) -> tuple[RadiusResult, ...]:
+    @keywords(RadiusQuestion)
+    def radii(self, inputs: Sequence[Inputs], question: RadiusQuestion) -> tuple[RadiusResult, ...]:
         """As `radius`, for many inputs: those of one length are searched together."""
         with self._answering():
             return _told(search.radii(self.workspace, inputs, question, self.options))
@@ -160,13 +161,13 @@ def radius(model: AnyModel, inputs: Inputs, call: RadiusCall) -> RadiusResult:
     No change of a set's embeddings by less than its radius changes the prediction: this is proved, floating point
     included. method="auto" takes the tightest that `budget` allows; the result says what it was.
     """
-    return Certifier(model, call).radius(inputs, **_asked(call, Question))
+    return Certifier(model, call).radius(inputs, **_asked(call, RadiusQuestion))
 
 
 @keywords(RadiusCall)
 def radii(model: AnyModel, inputs: Sequence[Inputs], call: RadiusCall) -> tuple[RadiusResult, ...]:
     """As `radius`, for many inputs: those of one length are searched together."""
-    return Certifier(model, call).radii(inputs, **_asked(call, Question))
+    return Certifier(model, call).radii(inputs, **_asked(call, RadiusQuestion))
 
 
 @keywords(CertifyCall, on_progress="progress")

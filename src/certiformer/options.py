@@ -13,6 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args
 
 from .core.names import BoundOptions, Checked, one_of, option, whole
@@ -115,6 +116,13 @@ class Question(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RadiusQuestion(Question):
+    """How far the words may move."""
+
+    certificates: str | Path | None = option(None, "Folder for the proofs, a file for each set of words.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BoundsQuestion(Question):
     """The margins within a radius."""
 
@@ -135,6 +143,7 @@ class CertifyQuestion(Beside, Question):
 
     eps: float | None = option(None, "How far each chosen word may move.")
     substitutions: Substitutions | None = option(None, "What may replace which words, any of them at once.", flag=False)
+    certificate: str | Path | None = option(None, "File for the proof, of one set of words or of substitutions.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,7 +187,7 @@ class ImportanceQuestion(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadiusCall(Options, Question):
+class RadiusCall(Options, RadiusQuestion):
     """`cf.radius` and `cf.radii`."""
 
 

@@ -108,6 +108,8 @@ class RadiusResult(Result):
     seconds: float
     complete: bool  # False where the time was out: more may be provable
     arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
+    certificates: tuple[str | None, ...] = ()  # the file of each set, where they were asked for
+    unwritten: str | None = None  # why the file of a radius above 0 is missing, where one is
 
     @property
     def smallest(self) -> tuple[tuple[int, ...], float]:
@@ -174,6 +176,7 @@ class CertifyResult(Result):
     reason: str | None
     seconds: float
     arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
+    certificate: str | None = None  # the file of the proof, where one was asked for and found
 
     @property
     def counterexample(self) -> Counterexample | None:

@@ -3,8 +3,9 @@
 from .file import unpacked as unpacked
 from .writing import Subject as Subject
 from .writing import Substitutes as Substitutes
+from .writing import check as check
 from .writing import of_ball as of_ball
 from .writing import of_hull as of_hull
 from .writing import of_points as of_points
 
-__all__ = ["Subject", "Substitutes", "of_ball", "of_hull", "of_points", "unpacked"]
+__all__ = ["Subject", "Substitutes", "check", "of_ball", "of_hull", "of_points", "unpacked"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._version import __version__
+from ..core.deadline import NEVER
 from ..core.graph.graph import Graph
 from ..core.problem import Problem
 from ..core.recording import Recording
@@ -65,7 +66,7 @@ class Substitutes:
 
 def of_hull(subject: Subject, problem: Problem, choices: Choices, substitutes: Substitutes) -> bytes:
     """That an input holds its label over all mixtures of the substitutes at each position."""
-    _check(problem)
+    check(problem)
     for loosened in LOOSENED:
         recorded = Recording.of(problem, choices, 0, loosened=loosened)
         if _proved(recorded):
@@ -85,16 +86,18 @@ def of_points(subject: Subject, graph: Graph, substitutes: Substitutes, margin: 
 
 def _recorded(problem: Problem, instance: int, eps: float, loosened: float) -> Iterator[Recording]:
     """The proof of an instance within a radius: one, or one for each of its pieces."""
-    _check(problem)
+    check(problem)
+    problem = replace(problem, deadline=NEVER)
     radius = torch.tensor([eps], dtype=problem.centre.dtype, device=problem.centre.device)
     if isinstance(problem, Split):
+        pieces = replace(problem.pieces, deadline=NEVER)
         for j in (j for j, owner in enumerate(problem.owners) if owner == instance):
-            yield Recording.of(problem.pieces, problem.pieces.ball(radius, [j]), j, loosened=loosened)
+            yield Recording.of(pieces, pieces.ball(radius, [j]), j, loosened=loosened)
     else:
         yield Recording.of(problem, problem.ball(radius, [instance]), instance, loosened=loosened)
 
 
-def _check(problem: Problem) -> None:
+def check(problem: Problem) -> None:
     """Refuse what the format cannot say."""
     if problem.arithmetic != "real":
         raise UnsupportedError("no certificate can be written with arithmetic='float32': it speaks of real numbers")
@@ -106,6 +109,7 @@ def _check(problem: Problem) -> None:
         raise UnsupportedError("no certificate can be written of such a set or goal: a label in balls of one norm each")
     if not problem.style.simplex:
         raise UnsupportedError("no certificate can be written with relaxation='paper': use 'tight'")
+    described(problem.compiled.graph)
 
 
 def _proved(recorded: Recording) -> bool:

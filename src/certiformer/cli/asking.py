@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..named import DEFAULT, check_name
 from ..norms import norm_name, norm_order
-from ..options import AttackQuestion, Options, Question
+from ..options import AttackQuestion, Options, Question, RadiusQuestion
 from .flags import Given, settings
 from .options import Norms, Resumable, Source, Target
 from .reading import Item, read_items
@@ -48,7 +48,7 @@ def ask_radii(given: Given, command: str, *, certify: bool, attack: bool) -> int
     """Certified radii, attacked ones or both of every sentence, those of one length together; the exit code."""
     target = given(Resumable) if "resume" in given.values else given(Target)
     norms = [norm_order(p) for p in given(Norms).norm]
-    question = given(Question, norm=norms[0])
+    question = given(RadiusQuestion if certify else Question, norm=norms[0])
     attacking = given(AttackQuestion, norm=norms[0]) if attack else None
     _check_attack(given, attack)
     items = sentences(given)

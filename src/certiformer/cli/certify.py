@@ -47,6 +47,8 @@ def certify(given: Given) -> int:
         raise InputError(f"--substitutions {table} and --norm: words that are replaced are not measured in a norm")
     question = given(CertifyQuestion, substitutions=None if table is None else _read_substitutions(table))
     items = sentences(given)
+    if question.certificate is not None and len(items) != 1:
+        raise InputError(f"--certificate {question.certificate}: expected one sentence, found {len(items):,}")
 
     from ..questions.inputs import prepare
     from ..report import sentence
@@ -112,6 +114,7 @@ def _verdicts(result: CertifyResult, prepared: Prepared) -> tuple[Verdict, ...]:
                 counterexample=moved,
                 replacements=replacements,
                 message=result.reason if status in ("unknown", "error") else None,
+                certificate=result.certificate,
             )
         )
     return tuple(verdicts)

@@ -12,6 +12,7 @@ import typer
 from .._version import __version__
 from .attack import attack
 from .certify import certify
+from .check import check
 from .evaluate import evaluate
 from .importance import importance
 from .models import models
@@ -22,6 +23,7 @@ from .train import train
 COMMANDS: dict[str, Callable[..., Any]] = {
     "radius": radius,
     "certify": certify,
+    "check": check,
     "attack": attack,
     "importance": importance,
     "report": report,

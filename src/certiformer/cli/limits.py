@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import CertiformerError
+from ..options import Question, only
 from .reading import Item
 from .terminal import say
 
 if TYPE_CHECKING:
     from ..api import Certifier
-    from ..options import Question
 
 LONG = 60.0  # seconds from which on a command says so before it begins
 LOOKED = 8  # sentences that are looked at to know how long all will take
@@ -26,7 +26,7 @@ def tell_if_long(certifier: Certifier, items: Sequence[Item], question: Question
 
     looked = [item.text for item in items[:: max(1, len(items) // LOOKED)][:LOOKED]]
     try:
-        found = certifier.estimate(looked, **vars(question))
+        found = certifier.estimate(looked, **vars(only(Question, question)))
     except CertiformerError:
         return  # the sentence that is wrong is told when its turn comes
     times = norms * len(items) / len(looked)

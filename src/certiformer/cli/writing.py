@@ -34,8 +34,22 @@ def write(document: Document, out: Path) -> None:
     from ..models.folder import write_bytes
     from ..report import html, to_json
 
-    content = html(document) if out.suffix == ".html" else to_json(document) + "\n"
+    content = html(document, folder=out.parent) if out.suffix == ".html" else to_json(document) + "\n"
     write_bytes(out, content.encode())
+
+
+def _tell_certificates(document: Document, *, quiet: bool) -> None:
+    """Which files were written, and which are missing."""
+    places = [place for sentence in document.results for run in sentence.runs for place in run.places]
+    verdicts = [verdict for sentence in document.results for verdict in sentence.verdicts]
+    named = [place.certificate for place in places] + [verdict.certificate for verdict in verdicts]
+    files = [file for file in named if file is not None]
+    if files and not quiet:
+        told = files[0] if len(files) == 1 else f"{len(files):,} certificates, such as {files[0]}"
+        say(f"written: {told}")
+    for why in dict.fromkeys(run.unwritten for sentence in document.results for run in sentence.runs):
+        if why is not None:
+            say(f"unsupported: {why}")
 
 
 def finish(document: Document, target: Target) -> int:
@@ -47,6 +61,7 @@ def finish(document: Document, target: Target) -> int:
         typer.echo(to_json(document, ascii=not unicode()))
     elif not target.quiet and document.results and (told := of_which(document.settings)):
         console().print(told, style="dim")
+    _tell_certificates(document, quiet=target.quiet)
     if target.out is not None:
         write(document, target.out)
         if not target.quiet:

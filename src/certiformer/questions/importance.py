@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from ..attack import AttackResult, attack_sets
-from ..options import AttackQuestion, ImportanceQuestion, Options, Progress
+from ..options import AttackQuestion, ImportanceQuestion, Options, Progress, Question, RadiusQuestion, only
 from ..results import ImportanceResult as ImportanceResult
 from ..results import Ranked as Ranked
 from .inputs import Inputs, Prepared, margins, prepare
@@ -32,13 +32,14 @@ def importance(workspace: Workspace, text: Inputs, question: ImportanceQuestion,
         tell = question.progress
         return None if tell is None else lambda done, total: tell(number * total + done, halves * total)
 
-    (proved,) = radii(workspace, [text], replace(question, progress=half(0)), options)
+    asked = RadiusQuestion(**vars(only(Question, replace(question, progress=half(0)))))
+    (proved,) = radii(workspace, [text], asked, options)
     slope_at = gradients(prepared)
     slopes = [slope_at[where[0]] for where in proved.positions]
     tried: AttackResult | None = None
     if enumerate_words:
-        asked = AttackQuestion(norm=question.norm, attack_method="enumeration", progress=half(1))
-        tried = attack_sets(prepared, proved.positions, asked)
+        trying = AttackQuestion(norm=question.norm, attack_method="enumeration", progress=half(1))
+        tried = attack_sets(prepared, proved.positions, trying)
     return ImportanceResult(
         words=_ranked(prepared, proved, slopes, tried),
         label=prepared.label,

@@ -15,36 +15,45 @@ from ..options import Options
 
 
 def margins_within(
-    problem: Problem, eps: Tensor, options: Options, *, rounding: bool = True, until_proved: bool = False
+    problem: Problem,
+    eps: Tensor,
+    options: Options,
+    *,
+    rounding: bool = True,
+    until_proved: bool = False,
+    ways: list[Problem] | None = None,
 ) -> Margins:
     """The best of what one pass, optimised planes and pieces prove within the time that the options allow.
 
-    `until_proved` stops where nothing is left open.
+    `until_proved` stops where nothing is left open. `ways` gets the problems that were tried.
     """
     problem = replace(problem, deadline=Deadline.after(options.timeout))
+    ways = [] if ways is None else ways
+    ways.append(problem)
     try:
         margins = problem.margins(eps, rounding=rounding)
     except OutOfTime:
         return _nothing(problem, f"out of time after {options.timeout:g} s")
     try:
-        return _refined(problem, eps, margins, options, rounding=rounding, until_proved=until_proved)
+        return _refined(ways, eps, margins, options, rounding=rounding, until_proved=until_proved)
     except OutOfTime:
         return margins
 
 
 def _refined(
-    problem: Problem, eps: Tensor, margins: Margins, options: Options, *, rounding: bool, until_proved: bool
+    ways: list[Problem], eps: Tensor, margins: Margins, options: Options, *, rounding: bool, until_proved: bool
 ) -> Margins:
-    """Margins that one pass has proved, made better by optimised planes and then by pieces."""
+    """Margins that one pass has proved, made better by optimised planes and then by pieces, which join the ways."""
 
     def enough() -> bool:
         return until_proved and bool((margins.least > 0).all())
 
     if options.steps > 0 and not enough():
-        problem = problem.tuned(eps, steps=options.steps)
-        margins = margins.better(problem.margins(eps, rounding=rounding))
+        ways.append(ways[-1].tuned(eps, steps=options.steps))
+        margins = margins.better(ways[-1].margins(eps, rounding=rounding))
     if options.most_splits > 1 and not enough():
-        margins = margins.better(divide(problem, eps, options.most_splits).margins(eps, rounding=rounding))
+        ways.append(divide(ways[-1], eps, options.most_splits))
+        margins = margins.better(ways[-1].margins(eps, rounding=rounding))
     return margins
 
 

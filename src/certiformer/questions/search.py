@@ -25,9 +25,10 @@ from ..core.problem import Problem
 from ..core.sets import Ball
 from ..core.split import divide
 from ..errors import InputError, short
-from ..options import Options, Question
+from ..options import Options, RadiusQuestion
 from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
+from .certificates import check_folder, write_radii
 from .inputs import Inputs, Prepared, prepare_for, problem_of
 from .positions import position_sets
 from .workspace import Workspace
@@ -44,7 +45,7 @@ FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is rep
 
 
 def radii(
-    workspace: Workspace, inputs: Sequence[Inputs], question: Question, options: Options
+    workspace: Workspace, inputs: Sequence[Inputs], question: RadiusQuestion, options: Options
 ) -> tuple[RadiusResult, ...]:
     """The certified radius of every set of positions of every input; inputs of one length are searched together."""
     if isinstance(inputs, str):
@@ -71,7 +72,7 @@ def radii(
 
 def _group(
     group: list[tuple[int, Prepared, list[tuple[int, ...]]]],
-    question: Question,
+    question: RadiusQuestion,
     options: Options,
     deadline: Deadline,
     progress: Callable[[int], None],
@@ -80,8 +81,9 @@ def _group(
     started = time.perf_counter()
     questions = [(q, s) for _, q, sets in group for s in sets]
     problem = replace(problem_of(questions, options, p=question.p), deadline=deadline)
+    folder = None if question.certificates is None else check_folder(question.certificates, problem)
     nominal = [q.margin for q, _ in questions]
-    proved, calls = search(problem, nominal, options, progress=progress)
+    proved, calls, ways = search(problem, nominal, options, progress=progress)
     seconds = time.perf_counter() - started
     what = (len(questions), len(group), problem.described, sum(calls), seconds)
     log.info("searched the radii of %d sets of %d inputs: %s, %d evaluations of a set, %.2f s", *what)
@@ -91,7 +93,8 @@ def _group(
         part = slice(k, k + len(sets))
         share = seconds * len(sets) / len(questions)
         result = _result(q, sets, proved[part], calls[part], problem, options, share)
-        results[i] = replace(result, complete=not problem.deadline.passed)
+        result = replace(result, complete=not problem.deadline.passed)
+        results[i] = result if folder is None else write_radii(folder, q, result, ways, first=k)
         k += len(sets)
     return results
 
@@ -140,22 +143,25 @@ def relative(radius: float, norm: float) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """What the steps of a search share: how close to come, where evaluations are counted, and who is told."""
+    """What the steps of a search share: how close to come, where evaluations are counted, what proves, who is told."""
 
     tolerance: float
     calls: list[int]  # of each instance
+    ways: list[Problem]  # that radii are proved with, in the order in which they are tried
     progress: Callable[[int], None]  # called with how many instances are done
 
 
 def search(
     problem: Problem, nominal: list[float], options: Options, *, progress: Callable[[int], None] | None = None
-) -> tuple[list[float], list[int]]:
-    """Verified radii of all instances, given their margins at radius 0; and the evaluations spent on each.
+) -> tuple[list[float], list[int], list[Problem]]:
+    """Verified radii of all instances, given their margins at radius 0; the evaluations spent on each; and the
+    problems that proved them.
 
     Each stage starts from what the one before has proved; where time is out, that is the answer.
     """
     steps, splits = options.steps, options.most_splits
     calls = [0] * len(problem)
+    ways: list[Problem] = []
     active = [i for i, m in enumerate(nominal) if m > 0]
     stages = 1 + (steps > 0) + (splits > 1)
 
@@ -166,7 +172,7 @@ def search(
             if progress is not None:
                 progress((number * len(calls) + k) // stages)
 
-        return Stage(options.tolerance, calls, told)
+        return Stage(options.tolerance, calls, ways, told)
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, _linear(problem), strict=True)]
     radii = _proved(problem, brackets, active, stage(0))
@@ -177,7 +183,7 @@ def search(
             radii = _divided(problem, nominal, radii, splits, stage(stages - 1))
     if progress is not None:
         progress(len(problem))
-    return radii, calls
+    return radii, calls, ways
 
 
 def _tuned(
@@ -209,7 +215,7 @@ def _reached(problem: Problem, nominal: list[float], near: list[float], calls: l
     """About how far a problem reaches, unproved, given about how far it should."""
     brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
     active = [i for i, r in enumerate(near) if r > 0]
-    _close(problem.draft() or problem, brackets, active, Stage(WIDE, calls, lambda _: None), draft=True)
+    _close(problem.draft() or problem, brackets, active, Stage(WIDE, calls, [], lambda _: None), draft=True)
     return [min(max(b.root() if b.seen else b.low, r / 2), 2 * r) for b, r in zip(brackets, near, strict=True)]
 
 
@@ -226,6 +232,7 @@ def _proved(problem: Problem, brackets: list[Bracket], active: list[int], stage:
 
     Where time is limited there is no draft: every evaluation is a proof, so that what is known at the end is proved.
     """
+    stage.ways.append(problem)
     if problem.deadline.limited:
         with suppress(OutOfTime):
             _close(problem, brackets, active, stage, proving=True)

@@ -16,13 +16,16 @@ from torch import Tensor
 from ..attack import attack_sets
 from ..attack.forward import alone, logits_of
 from ..attack.gradient import winner
+from ..certificate import of_ball, of_hull
 from ..core.names import Arithmetic, BoundOptions, Method
+from ..core.problem import Problem
 from ..core.sets import Choices
 from ..errors import InputError
 from ..options import AttackQuestion, CertifyQuestion, Options, Progress
 from ..results import CertifyResult as CertifyResult
 from ..results import Counterexample as Counterexample
 from ..results import Status
+from .certificates import check_file, of_combinations, subject, vertices, with_file
 from .inputs import Inputs, Prepared, embed_ids, margins, prepare_for, problem_of
 from .positions import position_sets
 from .refine import margins_within, radii_of
@@ -55,8 +58,10 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
     problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
+    file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
-    within = margins_within(problem, radii, options, until_proved=True)
+    ways: list[Problem] = []
+    within = margins_within(problem, radii, options, until_proved=True, ways=ways)
     proved = [m if math.isfinite(m) else -math.inf for m in within.least.tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     reason = next((r for r in within.reasons if r), None)
@@ -65,7 +70,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         examples = _refute(exact, sets, statuses, eps, question.p, dtype=DEPLOYED[options.arithmetic])
     if "error" in statuses:
         reason = CONTRADICTION
-    return CertifyResult(
+    result = CertifyResult(
         status=overall(statuses),
         statuses=tuple(statuses),
         positions=tuple(sets),
@@ -82,6 +87,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         reason=reason,
         seconds=time.perf_counter() - started,
     )
+    return with_file(result, file, lambda: of_ball(subject(prepared), ways, 0, eps))
 
 
 def overall(statuses: Sequence[Status]) -> Status:
@@ -113,10 +119,15 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
     assert question.substitutions is not None
     substitutes = candidates(prepared, question.substitutions)
+    few = substitutes.count <= MOST_COMBINATIONS
+    file = None
+    if question.certificate is not None:
+        bounds = BoundOptions() if few else options
+        file = check_file(question.certificate, problem_of([(prepared, tuple(substitutes.ids))], bounds, p=math.inf))
     status: Status
     example: Counterexample | None = None
     how: Method | Literal["enumeration"] = "enumeration"
-    if substitutes.count <= MOST_COMBINATIONS:
+    if few:
         margin, example, reason = _enumerate(prepared, substitutes, options, question.progress)
         status = "refuted" if example is not None else "certified" if margin > 0 and reason is None else "unknown"
     else:
@@ -125,7 +136,7 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
         status = "error" if reason == CONTRADICTION else "certified" if sound else "unknown"
     if substitutes.skipped and status == "certified":
         status, reason = "unknown", f"not tried, since it is not one token to the model: {_listed(substitutes.skipped)}"
-    return CertifyResult(
+    result = CertifyResult(
         status=status,
         statuses=(status,),
         positions=(tuple(substitutes.choices),),
@@ -143,15 +154,28 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
         seconds=time.perf_counter() - started,
     )
 
+    def content() -> bytes:
+        if few:
+            return of_combinations(prepared, substitutes, problem_of([(prepared, (0,))], p=math.inf), margin)
+        return of_hull(subject(prepared), *_hull(prepared, substitutes, options), vertices(prepared, substitutes))
 
-def _over_hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tuple[Method, float, str | None]:
-    """Bounds over all mixtures of the substitutes: by which method, the least margin, and why nothing is proved."""
+    return with_file(result, file, content)
+
+
+def _hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tuple[Problem, Choices]:
+    """All mixtures of the substitutes, and what is asked about them."""
     assert prepared.ids is not None
     problem = problem_of([(prepared, tuple(substitutes.ids))], options, p=math.inf)
     moves = {
         i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in substitutes.ids.items()
     }
-    box, reasons = problem.over(Choices.of(prepared.embeddings[None], moves), [0])
+    return problem, Choices.of(prepared.embeddings[None], moves)
+
+
+def _over_hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tuple[Method, float, str | None]:
+    """Bounds over all mixtures of the substitutes: by which method, the least margin, and why nothing is proved."""
+    problem, choices = _hull(prepared, substitutes, options)
+    box, reasons = problem.over(choices, [0])
     margin = float(box.lower.min())
     if reasons[0] is not None or not math.isfinite(margin):
         return problem.method, -math.inf, reasons[0] or "no bound was found"

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import quote
 
 from ..numbers import NOTHING, at_most, down, up
 from ..text import visible
@@ -28,6 +31,10 @@ _SCOPE = (
     "24029-2. It is no statement of conformity with either. It says nothing of accuracy, of other inputs, or of "
     "attacks other than those described under Domain. It is a record, not a proof that checks itself: to be sure, ask "
     "the same of the same model."
+)
+_CERTIFICATES = (
+    "Each file holds a proof that a second, small program checks, which shares no code with the one that found it: "
+    "certiformer check FILE --model FOLDER."
 )
 _STABILITY = (
     "Does the answer stay the same on the whole domain? A certified radius is proved for all points of it at once, not "
@@ -59,7 +66,7 @@ def before(document: Document) -> str:
     )
 
 
-def after(document: Document) -> str:
+def after(document: Document, folder: Path | None = None) -> str:
     """What stands behind them: the most sensitive words, the counterexamples, the arithmetic, and the record."""
     sensitive, reached = _sensitive(document), _reached(document)
     parts = []
@@ -68,8 +75,28 @@ def after(document: Document) -> str:
     if reached:
         parts.append(_section("Reachability", f"<p>{_REACHABILITY}</p>{reached}"))
     parts.append(_section("Arithmetic", _facts(_arithmetic(document))))
+    proofs = _proofs(document, folder)
+    if proofs:
+        parts.append(_section("Certificates", f"<p>{text(_CERTIFICATES)}</p>{proofs}"))
     parts.append(_section("Record", f"<p>{text(_SCOPE)}</p>{_facts(_record(document))}"))
     return "".join(parts)
+
+
+def _proofs(document: Document, folder: Path | None) -> str:
+    """Links to the files of proofs, as seen from a folder."""
+    found: list[tuple[str, Place | Verdict, str]] = []
+    for sentence in document.results:
+        found += [(sentence.text, place, run.norm) for run in sentence.runs for place in run.places]
+        found += [(sentence.text, verdict, verdict.norm) for verdict in sentence.verdicts]
+    rows = []
+    for told, each, norm in found:
+        if each.certificate is not None:
+            path = each.certificate if folder is None else os.path.relpath(each.certificate, folder)
+            href = escape(quote(Path(path).as_posix(), safe="/"), quote=True)
+            name = text(Path(path).name)
+            cells = (told, " + ".join(each.words), norm)
+            rows.append("".join(f"<td>{text(cell)}</td>" for cell in cells) + f'<td><a href="{href}">{name}</a></td>')
+    return _framed(("sentence", "words", "norm", "file"), rows) if rows else ""
 
 
 def _section(title: str, content: str) -> str:
@@ -82,8 +109,13 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return _framed(names, ("".join(f"<td>{text(cell)}</td>" for cell in row) for row in rows))
+
+
+def _framed(names: Sequence[str], rows: Iterable[str]) -> str:
+    """A table of rows that are HTML already."""
     head = "".join(f'<th scope="col">{text(name)}</th>' for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="scroll" tabindex="0" role="region" aria-label="table">{table}</div>'
 

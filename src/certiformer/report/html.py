@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib.resources import files
+from pathlib import Path
 
 from ..text import visible
 from .evidence import after, before, plural, text
@@ -30,8 +31,8 @@ _MEANINGS = {
 }
 
 
-def html(document: Document) -> str:
-    """The report of everything in a document."""
+def html(document: Document, *, folder: Path | None = None) -> str:
+    """The report of everything in a document; certificates are linked as seen from a folder."""
     title = TITLES.get(document.command, _TITLE)
     count = plural(len(document.results), "sentence")
     script, sheet = "".join(map(asset, ("words.js", "page.js"))), css()
@@ -46,7 +47,7 @@ def html(document: Document) -> str:
         f"</p><p>{text(meaning)}</p>{before(document)}"
         '<div id="app"></div>'
         "<noscript><p>The sentences are shown by a script, which this browser does not run.</p></noscript>"
-        f"{after(document)}</main>"
+        f"{after(document, folder)}</main>"
         f'<script type="application/json" id="data">{page_data(document)}</script>'
         f"<script>{script}</script></body></html>\n"
     )

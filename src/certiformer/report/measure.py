@@ -143,6 +143,7 @@ def _run(
                 attacked=None if found is None or math.isinf(found.radii[i]) else found.radii[i],
                 replacement=None if found is None else found.words[i],
                 flipped=None if flipped is None else label_name(prepared.model, flipped),
+                certificate=None if proved is None or not proved.certificates else proved.certificates[i],
             )
         )
     run = Run(
@@ -155,6 +156,7 @@ def _run(
         attack=None if found is None else found.method,
         attack_seconds=None if found is None else found.seconds,
         complete=proved is None or proved.complete,
+        unwritten=None if proved is None else proved.unwritten,
     )
     if proved is None or found is None:
         return run

@@ -40,6 +40,7 @@ class Place:
     replacement: str | None = None
     flipped: str | None = None
     substitute: Substitute | None = None
+    certificate: str | None = None  # the file of the proof
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Run:
     attack_seconds: float | None = None
     error: dict[str, Any] | None = None
     complete: bool = True  # False where the time was out before the search had ended
+    unwritten: str | None = None  # why a certificate that was asked for is missing
     substitute_seconds: float | None = None  # of looking for words in the place of others; None: not looked for
 
 
@@ -74,6 +76,7 @@ class Verdict:
     counterexample: tuple[tuple[float, ...], ...] | None = None
     replacements: tuple[str, ...] | None = None
     message: str | None = None
+    certificate: str | None = None  # the file of the proof
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from certiformer.errors import InputError
 from certiformer.models.folder import CONFIG
 from certiformer.models.network import LAYER_NORMS, Config
 from certiformer.recipe import SHORT_NAMES, Recipe
-from certiformer.training import checkpoint
-from certiformer.training.train import Progress, Trained, train
+from certiformer.training import Progress, Trained, checkpoint, train
 
 Stored = Literal["float32", "float16"]
 

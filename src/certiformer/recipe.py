@@ -115,3 +115,14 @@ class Recipe:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")
         one_of("precision", self.precision, get_args(TrainingPrecision))
+
+
+@dataclass(frozen=True)
+class FineTuning(Recipe):
+    """How to train a model on that is trained already."""
+
+    epochs: int = option(3, "Passes over the training part.")
+    batch_size: int = option(32, "Texts a step.")
+    learning_rate: float = option(5e-5, "Highest learning rate.")
+    weight_decay: float = option(0.01, "Weight decay of the matrices.")
+    word_dropout: float = option(0.0, "Share of words shown as unknown.")

@@ -14,6 +14,7 @@ from .attack import attack
 from .certify import certify
 from .check import check
 from .evaluate import evaluate
+from .finetune import finetune
 from .importance import importance
 from .models import models
 from .radius import radius
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "report": report,
     "models": models,
     "train": train,
+    "finetune": finetune,
     "eval": evaluate,
 }
 

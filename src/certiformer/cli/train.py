@@ -47,7 +47,7 @@ def train(given: Given) -> int:
     recipe = replace(recipe, precision="bfloat16") if asked.bfloat16 else recipe
     loaded = load_data(asked.data, data_dir=asked.data_dir, tables=given(Tables))
     try:
-        with _progress(quiet=asked.quiet) as progress:
+        with training_progress(quiet=asked.quiet) as progress:
             trained = run(
                 config,
                 loaded,
@@ -78,7 +78,7 @@ def portable(given: Given) -> str:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def training_progress(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A callback for training: a live bar on a terminal, a line an evaluation elsewhere, None when quiet."""
     with progress_bar("training", None, quiet=quiet) as bar:
         if quiet:

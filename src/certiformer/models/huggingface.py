@@ -8,7 +8,8 @@ perturbed at its patches: position k is the k-th patch of the picture, its pixel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -173,26 +174,36 @@ def read_pretrained(
         import transformers
     except ImportError:
         raise ModelError(f"{source} needs the package transformers: pip install 'certiformer[hf]'") from None
-    logging: Any = transformers.logging
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # it would print a line on every command
     try:
-        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, **NO_CODE)
-        kind = _architecture(transformers, config, str(source))
-        _check_size(kind, config, Path(source))
-        options = {"local_files_only": local, "use_safetensors": True, "output_loading_info": True, **NO_CODE}
-        model, about = kind.from_pretrained(source, dtype=torch.float32, **options)
+        with without_bars():
+            config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, **NO_CODE)
+            kind = _architecture(transformers, config, str(source))
+            _check_size(kind, config, Path(source))
+            options = {"local_files_only": local, "use_safetensors": True, "output_loading_info": True, **NO_CODE}
+            model, about = kind.from_pretrained(source, dtype=torch.float32, **options)
     except CertiformerError:
         raise
     except Exception as error:  # what transformers may raise has no list
         raise ModelError(f"{source}: transformers could not open it: {first_line(error)}") from error
-    finally:
-        if bars:
-            logging.enable_progress_bar()
     _check_weights(model, about, str(source))
     if tokenizer is None and getattr(model, "main_input_name", "input_ids") == "input_ids":
         tokenizer = read_tokenizer(source, local=local)
     return from_pretrained(model, tokenizer=tokenizer, token=token, threshold=threshold, name=Path(source).name)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Without the progress bars of transformers, which would print a line on every command."""
+    import transformers
+
+    logging: Any = transformers.logging
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _check_size(kind: Any, config: Any, folder: Path) -> None:

@@ -1,14 +1,18 @@
-"""Training the paper's classifier from scratch."""
+"""Training so that a model can be certified: the paper's classifier from scratch, Hugging Face classifiers further."""
 
 from __future__ import annotations
 
 from ..models.device import pick_device
-from ..recipe import Recipe
+from ..recipe import FineTuning, Recipe
 from .batches import accuracy, build_vocabulary, encode
+from .finetune import FineTuned, finetune
 from .movement import movement
-from .train import Progress, Trained, evaluate, train
+from .run import Progress
+from .train import Trained, evaluate, train
 
 __all__ = [
+    "FineTuned",
+    "FineTuning",
     "Progress",
     "Recipe",
     "Trained",
@@ -16,6 +20,7 @@ __all__ = [
     "build_vocabulary",
     "encode",
     "evaluate",
+    "finetune",
     "movement",
     "pick_device",
     "train",

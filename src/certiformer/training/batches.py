@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data import Example
 from ..errors import InputError
-from ..models.network import Classifier, Embeddings
 from ..models.tokenizer import SPECIAL_TOKENS, WordTokenizer
+
+UNKNOWN = SPECIAL_TOKENS.index("[UNK]")
 
 
 def build_vocabulary(examples: Sequence[Example], *, size: int) -> tuple[str, ...]:
@@ -32,6 +33,17 @@ class Encoded:
     lengths: Tensor  # [examples], with [CLS] and [SEP]
     device_lengths: Tensor
     labels: Tensor  # [examples]
+    special: tuple[int, ...]  # ids that are no words
+
+    @staticmethod
+    def of(
+        rows: Sequence[Sequence[int]], labels: Sequence[int], *, special: Iterable[int], pad: int, device: torch.device
+    ) -> Encoded:
+        """Ids of texts, padded."""
+        lengths = torch.tensor([len(row) for row in rows])
+        longest = int(lengths.max())
+        ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], dtype=torch.int32).to(device)
+        return Encoded(ids, lengths, lengths.to(device), torch.tensor(labels).to(device), tuple(sorted(special)))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -44,20 +56,18 @@ def encode(examples: Sequence[Example], vocabulary: Sequence[str], *, max_length
     tokenizer = WordTokenizer(vocabulary)
     first, last = vocabulary.index("[CLS]"), vocabulary.index("[SEP]")
     rows = [[first, *tokenizer.word_ids(example.words[: max_length - 2]), last] for example in examples]
-    lengths = torch.tensor([len(row) for row in rows])
-    longest = int(lengths.max())
     pad = vocabulary.index("[PAD]")
-    ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows], dtype=torch.int32)
-    labels = torch.tensor([example.label for example in examples])
-    return Encoded(ids.to(device), lengths, lengths.to(device), labels.to(device))
+    labels = [example.label for example in examples]
+    return Encoded.of(rows, labels, special=(pad, first, last), pad=pad, device=device)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One batch, cut to its longest text. `mask` is True at real tokens."""
+    """One batch, cut to its longest text. `mask` is True at real tokens, `words` at those that are words."""
 
     ids: Tensor  # [batch, n]
     mask: Tensor  # [batch, n]
+    words: Tensor  # [batch, n]
     labels: Tensor  # [batch]
 
 
@@ -78,14 +88,16 @@ def batches(data: Encoded, order: Sequence[Tensor]) -> Iterator[Batch]:
     """The batches of `order`, whose indices travel to the device at once."""
     device = data.ids.device
     longest = [int(data.lengths[indices].max()) for indices in order]
+    special = torch.tensor(data.special, device=device)
     moved = torch.split(torch.cat(list(order)).to(device), [len(indices) for indices in order])
     for indices, n in zip(moved, longest, strict=True):
         mask = torch.arange(n, device=device)[None, :] < data.device_lengths[indices][:, None]  # [batch, n]
-        yield Batch(data.ids[indices, :n].long(), mask, data.labels[indices])
+        ids = data.ids[indices, :n].long()
+        yield Batch(ids, mask, mask & ~torch.isin(ids, special), data.labels[indices])
 
 
 @torch.no_grad()
-def accuracy(embed: Embeddings, classifier: Classifier, data: Encoded, *, batch_size: int = 512) -> float:
+def accuracy(embed: nn.Module, classifier: nn.Module, data: Encoded, *, batch_size: int = 512) -> float:
     """The share of examples classified rightly, in evaluation mode; the mode is put back afterwards."""
     modes = embed.training, classifier.training
     embed.eval(), classifier.eval()

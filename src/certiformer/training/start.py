@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data import Dataset, Example
 from ..errors import InputError
@@ -14,7 +18,7 @@ from ..models.folder import CONFIG, read_folder
 from ..models.network import Classifier, Config, Embeddings, expected_shapes, file_name
 from ..recipe import Recipe
 from . import checkpoint
-from .batches import build_vocabulary
+from .batches import Encoded, build_vocabulary
 
 Weights = dict[str, Tensor]  # of both halves, as `embed.` and `classifier.`
 
@@ -30,10 +34,17 @@ def may_begin(data: Dataset, folder: Path) -> None:
         raise InputError(f"data {data.name!r}: all of its {len(data.train)} training examples have one label")
 
 
-def weights_of(embed: Embeddings, classifier: Classifier) -> Weights:
+def weights_of(embed: nn.Module, classifier: nn.Module) -> Weights:
     """Copies of the weights of both halves."""
     halves = (("embed", embed), ("classifier", classifier))
     return {f"{half}.{k}": v.detach().clone() for half, module in halves for k, v in module.state_dict().items()}
+
+
+def load_weights(embed: nn.Module, classifier: nn.Module, weights: Weights) -> None:
+    """Put weights into both halves; nothing is done where there are none."""
+    if weights:
+        embed.load_state_dict(checkpoint.part(weights, "embed"))
+        classifier.load_state_dict(checkpoint.part(weights, "classifier"))
 
 
 def begin(
@@ -70,3 +81,16 @@ def not_collapsed(recipe: Recipe, state: checkpoint.State, dev: Sequence[Example
             f"certify={recipe.certify:g}: training collapsed, the dev accuracy of {state.best_accuracy:.1%} is that of "
             "one answer for all; use a smaller weight, more epochs, or start from a trained model"
         )
+
+
+def fingerprint(
+    shape: Mapping[str, Any], recipe: Recipe, vocabulary: Sequence[str], parts: Mapping[str, Encoded], start: Weights
+) -> str:
+    """What is being trained, how, on what and from where: a checkpoint of another training is refused by it."""
+    digest = hashlib.sha256(json.dumps([shape, asdict(recipe), list(vocabulary)]).encode())
+    for name, value in start.items():
+        digest.update(name.encode() + value.cpu().numpy().tobytes())
+    for part in ("train", "dev"):
+        for tensor in (parts[part].ids, parts[part].labels):
+            digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()

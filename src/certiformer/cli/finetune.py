@@ -1,0 +1,60 @@
+"""`certiformer finetune`"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+
+import typer
+
+from ..core.names import option
+from ..named import check_name
+from ..options import Machine
+from ..recipe import FineTuning
+from . import INTERRUPTED
+from .flags import Given, command, one_argument
+from .options import Labelled, Quiet
+from .terminal import say
+from .train import training_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Further(Labelled, Quiet):
+    """What is trained on, and where the model goes."""
+
+    out: Path = option(MISSING, "Folder to write the model to.")
+
+
+@command(
+    Further,
+    FineTuning,
+    Machine,
+    argument=one_argument("model", "A folder with a Hugging Face classifier, or hf:NAME."),
+    without=("threads", "word_dropout", "score_penalty", "start"),
+)
+def finetune(given: Given) -> int:
+    """Train a Hugging Face classifier on, with --certify so that it can be certified; run it again after a kill.
+
+    Example: [bold]certiformer finetune path/to/folder --data sst --certify 0.1 --out runs/mine[/bold]
+    """
+    check_name(given.values["model"])
+
+    from ..data import Tables, load_data
+    from ..models import load
+    from ..training import finetune as run
+
+    asked, source = given(Further), given.values["model"]
+    tables = given(Tables, names=load(source).labels)
+    loaded = load_data(asked.data, data_dir=asked.data_dir, tables=tables)
+    try:
+        with training_progress(quiet=asked.quiet) as progress:
+            done = run(source, loaded, asked.out, recipe=given(FineTuning), device=given.device, progress=progress)
+    except KeyboardInterrupt:
+        say(f"stopped; the same command continues from the last checkpoint in {asked.out}")
+        return INTERRUPTED
+    if done.cut:
+        say(f"{done.cut} texts were cut to the number of tokens that the model takes")
+    test = "no test part" if done.test_accuracy is None else f"test {done.test_accuracy:.2%}"
+    dev = f"dev {done.before:.2%} before, {done.dev_accuracy:.2%} now"
+    typer.echo(f"{done.folder}: {dev}, {test}, trained in {done.seconds:.0f} s")
+    return 0

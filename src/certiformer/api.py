@@ -13,6 +13,7 @@ from torch import nn
 
 from .attack import AttackResult
 from .attack import attack as find_changes
+from .core.names import Checked
 from .errors import CertiformerError, InputError, ModelError, UnsupportedError
 from .models import Model, load
 from .options import (
@@ -29,9 +30,12 @@ from .options import (
     Question,
     RadiusCall,
     RadiusQuestion,
+    VerifyCall,
+    VerifyQuestion,
     keywords,
     only,
 )
+from .properties import Never, Property, Robust, TopK, Within
 from .questions import search, verdict
 from .questions.bounds import Bounds
 from .questions.bounds import bounds as bound
@@ -42,11 +46,17 @@ from .questions.inputs import Inputs
 from .questions.search import RadiusResult
 from .questions.threads import plain, threads
 from .questions.verdict import CertifyResult, Counterexample
+from .questions.verify import VerifyResult
+from .questions.verify import verify as decide
 from .questions.workspace import Workspace
+from .results import Violation
+from .sets import Ball, Box, Words
 
 __all__ = [
     "AttackResult",
+    "Ball",
     "Bounds",
+    "Box",
     "Certifier",
     "CertiformerError",
     "CertifyResult",
@@ -54,9 +64,17 @@ __all__ = [
     "InputError",
     "Model",
     "ModelError",
+    "Never",
     "Options",
+    "Property",
     "RadiusResult",
+    "Robust",
+    "TopK",
     "UnsupportedError",
+    "VerifyResult",
+    "Violation",
+    "Within",
+    "Words",
     "attack",
     "bounds",
     "certify",
@@ -64,6 +82,7 @@ __all__ = [
     "load",
     "radii",
     "radius",
+    "verify",
 ]
 
 AnyModel = Model | nn.Module | str | os.PathLike[str]
@@ -117,6 +136,12 @@ class Certifier:
         with self._answering():
             return _told(bound(self.workspace, inputs, question, self.options))
 
+    @keywords(VerifyQuestion)
+    def verify(self, inputs: Inputs | None, question: VerifyQuestion) -> VerifyResult:
+        """Whether a property of the outputs holds on sets of inputs."""
+        with self._answering():
+            return _told(decide(self.workspace, inputs, question, self.options))
+
     @keywords(AttackQuestion)
     def attack(self, inputs: Inputs, question: AttackQuestion) -> AttackResult:
         """The smallest change of each set of words that an attack finds."""
@@ -150,7 +175,7 @@ def _options(given: Machine) -> Options:
     return Options(device=given.device, threads=given.threads)
 
 
-def _asked(call: Question, kind: type[Question]) -> dict[str, Any]:
+def _asked(call: Checked, kind: type[Checked]) -> dict[str, Any]:
     return vars(only(kind, call))
 
 
@@ -183,6 +208,15 @@ def certify(model: AnyModel, inputs: Inputs, call: CertifyCall) -> CertifyResult
 def bounds(model: AnyModel, inputs: Inputs, call: BoundsCall) -> Bounds:
     """Bounds of the margins when each set of words moves by at most `eps` (a number, or one for each set)."""
     return Certifier(model, call).bounds(inputs, **_asked(call, BoundsQuestion))
+
+
+@keywords(VerifyCall)
+def verify(model: AnyModel, inputs: Inputs | None, call: VerifyCall) -> VerifyResult:
+    """Does a `property` of the outputs hold for all inputs `within` a set, or a list of sets?
+
+    A Box needs no input: its middle is looked at. Without a property the label must stay.
+    """
+    return Certifier(model, call).verify(inputs, **_asked(call, VerifyQuestion))
 
 
 @keywords(AttackCall, method="attack_method", steps="attack_steps", dtype="attack_dtype", on_progress="progress")

@@ -10,6 +10,11 @@ from .errors import InputError
 NOTHING = "–"
 
 
+def number(value: object) -> bool:
+    """Whether a value is a number, and neither a truth value nor NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+
+
 def down(value: float | None, digits: int = 3) -> str:
     """A number that is proved, such as a certified radius: never more than it is."""
     return NOTHING if value is None else _rounded(value, digits, up=False)

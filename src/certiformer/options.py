@@ -19,14 +19,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 from .core.names import BoundOptions, Checked, one_of, option, whole
 from .errors import InputError, short
 from .norms import norm_order
+from .numbers import number
 
 PrecisionName = Literal["float64", "float32"]
 if TYPE_CHECKING:
     import torch
 
+    from .properties import AnyProperty
+    from .sets import Union
+
     Precision = PrecisionName | torch.dtype
     Device = str | torch.device | None
 else:
+    AnyProperty = Union = object
     Precision = PrecisionName
     Device = str | None
 
@@ -97,6 +102,7 @@ class Question(Checked):
     positions: Positions | None = option(
         None, "Only these, positions or words: 2,3 or great,film each alone, 2+3 or great+film together."
     )
+    joint: bool = option(False, "One norm over all words that move together, instead of one for each.")
     label: int | None = option(None, "The class to defend; default: the predicted one.")
     progress: Progress | None = option(None, "Called with how much is done, and of how much.", flag=False)
 
@@ -159,20 +165,39 @@ class CertifyQuestion(Beside, Question):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackQuestion(Question):
-    """The smallest change that an attack finds."""
+class Tries(Checked):
+    """How long an attack looks."""
 
-    attack_method: AttackMethod = option("gradient", "Move embeddings freely, or try every word of the vocabulary.")
     attack_steps: int = option(50, "Gradient steps of each start of the attack.")
     restarts: int = option(3, "Starts of the attack.")
     seed: int = option(0, "Seed of the attack's random starts.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("attack_steps", self.attack_steps, least=1)
+        whole("restarts", self.restarts, least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyQuestion(Beside, Tries):
+    """Whether a property of the outputs holds on a set of inputs."""
+
+    within: Union | None = option(None, "A Box, a Ball, Words, or a list of them.", flag=False)
+    property: AnyProperty | None = option(None, "What is to hold; default: the label stays.", flag=False)
+    label: int | None = option(None, "The class that properties speak of; default: the predicted one.")
+    progress: Progress | None = option(None, "Called with how much is done, and of how much.", flag=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackQuestion(Tries, Question):
+    """The smallest change that an attack finds."""
+
+    attack_method: AttackMethod = option("gradient", "Move embeddings freely, or try every word of the vocabulary.")
     attack_dtype: Precision = option("float32", "Number format of the attack; what it finds is checked in float64.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("attack_method", self.attack_method, get_args(AttackMethod))
-        whole("attack_steps", self.attack_steps, least=1)
-        whole("restarts", self.restarts, least=1)
         object.__setattr__(self, "attack_dtype", precision_name("attack_dtype", self.attack_dtype))
 
 
@@ -199,6 +224,11 @@ class BoundsCall(Options, BoundsQuestion):
 @dataclass(frozen=True, kw_only=True)
 class CertifyCall(Options, CertifyQuestion):
     """`cf.certify`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyCall(Options, VerifyQuestion):
+    """`cf.verify`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +293,3 @@ def precision_name(name: str, value: Precision) -> str:
     if named not in get_args(PrecisionName):
         raise InputError(f"{name}={value!r}: expected {' or '.join(get_args(PrecisionName))}")
     return named
-
-
-def number(value: object) -> bool:
-    """Whether a value is a number, and neither a truth value nor NaN."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

@@ -206,6 +206,64 @@ class CertifyResult(Result):
         return f"{self.status!r}, {how}, {len(self.statuses):,} sets, {self.method}, {self.seconds:.1f} s{why}"
 
 
+@dataclass(frozen=True, eq=False)
+class Violation:
+    """An input of a set with bad outputs: it lies in the set exactly, and the model itself gives the outputs there."""
+
+    member: int  # of the sets
+    clause: int  # by which the outputs are bad: the number of a polyhedron
+    point: Tensor  # [1, *shape] in float64, as the module takes it
+    outputs: tuple[float, ...]
+    words: tuple[str, ...] | None = None  # the substituted words, where words were substituted
+
+    def __repr__(self) -> str:
+        return f"Violation(in set {self.member}, outputs {[float(f'{y:.4g}') for y in self.outputs[:6]]})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VerifyResult(Result):
+    """Whether outputs are never bad on a union of sets: certified where that is proved of every one of them.
+
+    `margins` has a row for each set: the least value that is proved of each half-space, `A y - b`; above 0 no output
+    lies in it. `least` has what must be above 0 for each set to be certified.
+    """
+
+    status: Status
+    statuses: tuple[Status, ...]
+    sets: tuple[str, ...]
+    names: tuple[str, ...]  # of the half-spaces
+    margins: tuple[tuple[float, ...], ...]
+    least: tuple[float, ...]
+    counterexample: Violation | None
+    label: int
+    method: Method | Literal["enumeration"]
+    relaxation: Relaxation
+    reason: str | None
+    seconds: float
+    tokens: tuple[str, ...] = ()
+    arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
+
+    def rows(self) -> list[Row]:
+        return [
+            {"words": name, "status": status, "least": least}
+            for name, status, least in zip(self.sets, self.statuses, self.least, strict=True)
+        ]
+
+    def _series(self) -> list[tuple[str, str, list[float | None]]]:
+        return [("proved", PROVED, list(self.least))]
+
+    def _unit(self) -> str:
+        return "distance from bad outputs, more than 0 where certified"
+
+    def _levels(self) -> dict[int, int]:
+        return {}
+
+    def _line(self) -> str:
+        why = f", {self.reason}" if self.reason else ""
+        what = f"{len(self.sets):,} sets, {len(self.names):,} half-spaces"
+        return f"{self.status!r}, {what}, {self.method}, {self.seconds:.1f} s{why}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AttackResult(Result):
     """For each set of positions the radius of a counterexample, inf where none was found.

@@ -28,7 +28,7 @@ _SETTLED = 14  # halvings of the last tenth of the ray
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """For each set of positions the counterexample `[1, n, d]` in float64 and its radius, or None and inf."""
+    """For each set of positions the counterexample `[1, *shape]` in float64 and its radius, or None and inf."""
 
     points: tuple[Tensor | None, ...]
     radii: tuple[float, ...]
@@ -45,15 +45,26 @@ class _Rows:
     weight: Tensor  # [rows, t, 1]
     label: int
     given: Tensor  # the centre in float64
+    shape: tuple[int, ...]  # of what the module takes, `[batch, *shape]`
+    joint: bool  # whether one norm is taken over all blocks
 
     def take(self, index: Tensor | slice) -> _Rows:
         return replace(self, columns=self.columns[index], weight=self.weight[index])
 
     def points(self, delta: Tensor) -> Tensor:
-        """`[rows, t, d]` -> `[rows, n, d]`"""
+        """`[rows, t, d]` -> `[rows, *shape]`"""
         rows, _, d = delta.shape
         index = self.columns[..., None].expand(-1, -1, d)
-        return self.centre.expand(rows, -1, -1).scatter_add(1, index, delta * self.weight)
+        moved = self.centre.expand(rows, -1, -1).scatter_add(1, index, delta * self.weight)
+        return moved.reshape(rows, *self.shape)
+
+    def blocks(self, delta: Tensor) -> Tensor:
+        """What norms are taken of: `[rows, t, d]`, or all of it as one block."""
+        return delta.flatten(1)[:, None] if self.joint else delta
+
+    def sizes(self, delta: Tensor, p: float) -> Tensor:
+        """The largest norm of each row."""
+        return lengths(self.blocks(delta), p).amax(dim=1)
 
     def margins(self, delta: Tensor) -> Tensor:
         with torch.no_grad():
@@ -69,12 +80,13 @@ def smallest(
 ) -> Found:
     """A counterexample of small radius for each set of positions, checked in `dtype`; progress counts sets."""
     p, restarts = question.p, question.restarts
-    exact = _rows(prepared, sets, dtype=dtype)
-    logits = prepared.logits if dtype == torch.float64 else check(exact.module, exact.centre)
+    exact = _rows(prepared, sets, question, dtype=dtype)
+    here = exact.centre.reshape(1, *exact.shape)
+    logits = prepared.logits if dtype == torch.float64 else check(exact.module, here)
     if bool(margins(logits, prepared.label)[0] <= 0):
-        here = exact.centre.to(torch.float64)
+        here = here.to(torch.float64)
         return Found((here,) * len(sets), (0.0,) * len(sets), (winner(logits, prepared.label),) * len(sets))
-    search = _rows(prepared, sets, dtype=precision(question.attack_dtype))
+    search = _rows(prepared, sets, question, dtype=precision(question.attack_dtype))
     scale = float(lengths(exact.centre, p).mean())
     generator = torch.Generator().manual_seed(question.seed)
     best = torch.full((*search.columns.shape, exact.centre.shape[2]), math.nan, device=exact.centre.device)
@@ -102,23 +114,28 @@ def _rivals(prepared: Prepared) -> Tensor:
     return ranked[ranked != prepared.label]
 
 
-def _rows(prepared: Prepared, sets: Sequence[tuple[int, ...]], *, dtype: torch.dtype) -> _Rows:
+def _rows(
+    prepared: Prepared, sets: Sequence[tuple[int, ...]], question: AttackQuestion, *, dtype: torch.dtype
+) -> _Rows:
     device = prepared.embeddings.device
     t = max(len(s) for s in sets)
     columns = torch.tensor([list(s) + [s[0]] * (t - len(s)) for s in sets], device=device)
     weight = torch.tensor([[1.0] * len(s) + [0.0] * (t - len(s)) for s in sets], device=device, dtype=dtype)
     module = prepared.cast(dtype).module
-    given = prepared.embeddings.to(torch.float64)
-    return _Rows(module, given.to(dtype), columns, weight[..., None], prepared.label, given)
+    given, shape = prepared.blocks.to(torch.float64), tuple(prepared.embeddings.shape[1:])
+    return _Rows(module, given.to(dtype), columns, weight[..., None], prepared.label, given, shape, question.joint)
 
 
 def _starts(rows: _Rows, *, p: float, count: int, farthest: float, generator: torch.Generator) -> Tensor:
     """The centre, then random points up to a distance: `[sets, count, t, d]`."""
     sets, t = rows.columns.shape
-    noise = torch.randn(sets, count, t, rows.centre.shape[2], generator=generator, dtype=torch.float64)
+    d = rows.centre.shape[2]
+    noise = torch.randn(sets, count, t, d, generator=generator, dtype=torch.float64)
     far = farthest * torch.rand(sets, count, 1, 1, generator=generator, dtype=torch.float64)
     far[:, 0] = 0
-    return (noise / lengths(noise, p)[..., None] * far).to(rows.centre) * rows.weight[:, None]
+    blocks = rows.blocks(noise.reshape(sets * count, t, d))
+    noise = (blocks / lengths(blocks, p)[..., None]).reshape(noise.shape)
+    return (noise * far).to(rows.centre) * rows.weight[:, None]
 
 
 def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int, scale: float) -> Tensor:
@@ -132,10 +149,10 @@ def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int
     delta = starts.reshape(sets * restarts, t, d)
     found = torch.full((sets * restarts,), math.inf, device=device, dtype=delta.dtype)
     best = torch.full_like(delta, math.nan)
-    radius = lengths(delta, p).amax(dim=1)
+    radius = every.sizes(delta, p)
     for step in range(steps + 1):
         margin, towards_margin, gradient = _slopes(every, delta, towards, start)
-        size = lengths(delta, p).amax(dim=1)
+        size = every.sizes(delta, p)
         won = margin <= 0
         better = won & (size < found)
         found = torch.where(better, size, found)
@@ -144,14 +161,16 @@ def _search(rows: _Rows, starts: Tensor, ranked: Tensor, *, p: float, steps: int
             break
         left = 0.5 * (1 + math.cos(math.pi * step / steps))
         change = 0.2 * left + 0.001
-        needed = size + towards_margin / dual_lengths(gradient, p).sum(dim=1)  # were the margin linear
+        needed = size + towards_margin / dual_lengths(every.blocks(gradient), p).sum(dim=1)  # were the margin linear
         ahead = 2 * size + 0.1 * scale  # as far as one step may look
         needed = torch.minimum(torch.maximum(torch.nan_to_num(needed, nan=math.inf), size), ahead)
         lost = torch.where(found.isinf(), needed.clamp(max=_FARTHEST * scale), radius * (1 + change))
         radius = torch.where(won, torch.minimum(radius * (1 - change), found), lost)
         move = (bold * left + 0.01) * radius  # [rows]
-        direction = steepest(gradient, p, _kept(start, step / steps, d))
-        delta = into_ball(delta - move[:, None, None] * direction * every.weight, radius, p)
+        blocks = every.blocks(gradient)
+        direction = steepest(blocks, p, _kept(start, step / steps, blocks.shape[2])).reshape(delta.shape)
+        moved = every.blocks(delta - move[:, None, None] * direction * every.weight)
+        delta = into_ball(moved, radius, p).reshape(delta.shape)
     by_set = found.view(sets, restarts).argmin(dim=1)  # [sets]
     return best.view(sets, restarts, t, d)[torch.arange(sets, device=device), by_set]
 
@@ -202,12 +221,12 @@ def _settle(rows: _Rows, delta: Tensor, *, p: float) -> list[tuple[Tensor | None
 def _checked(row: _Rows, delta: Tensor, *, p: float) -> tuple[Tensor | None, float, int | None]:
     """The point of one row if it really changes the answer when it is run alone, in float64."""
     for nudge in (0.0, 1e-12, 1e-9, 1e-6):  # a batch and a single input may round differently
-        point = row.points(delta * (1 + nudge))  # [1, n, d]
+        point = row.points(delta * (1 + nudge))  # [1, *shape]
         logits = check(row.module, point)
         if bool(margins(logits, row.label)[0] <= 0):
             point = point.to(torch.float64)
-            moved = (point - row.given)[:, row.columns[0]]
-            return point, float(lengths(moved, p).max()), winner(logits, row.label)
+            moved = (point.reshape(row.given.shape) - row.given)[:, row.columns[0]] * (row.weight > 0)
+            return point, float(row.sizes(moved, p).max()), winner(logits, row.label)
     return None, math.inf, None
 
 

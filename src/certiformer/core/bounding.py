@@ -60,6 +60,7 @@ class Bounding(Visitor[Rows]):
         for a in (*(Chosen(part.select(hot, axis)) for part in whole), *chosen):
             moved = a.tensor if local is None else local.carried(a.tensor)
             moved = moved.reshape(*moved.shape[:2], -1, *self.rows)
+            moved = moved.expand(-1, self.engine.ball.centre.shape[0], *moved.shape[2:])
             self.function = moved if self.function is None else self.function + moved
         if self.engine.rounding:
             self._widen(parts, self.engine.arrival_slack(node))

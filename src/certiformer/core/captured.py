@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import title
-from .graph import Graph, agree, by_differences, by_parts, capture, in_float32, narrowed
+from .graph import Arrangement, Graph, agree, arranged, by_differences, by_parts, capture, in_float32, narrowed
 from .local import Local, local_nodes
 from .names import Arithmetic, BoundOptions, Method, Relaxation
 from .relaxation import anchors
@@ -57,11 +57,12 @@ class Captured:
         self._lock = threading.RLock()
         self._store = Store()
         self._whole: dict[tuple[int, ...], Graph] = {}
+        self._places: dict[tuple[int, ...], Arrangement] = {}
         self._graphs: dict[tuple[tuple[int, ...], Relaxation, Arithmetic], Graph] = {}
         self._compiled: dict[tuple[tuple[int, ...], Relaxation, Arithmetic, Method], Compiled] = {}
 
     def graph(self, examples: Sequence[Tensor], relaxation: Relaxation, arithmetic: Arithmetic) -> Graph:
-        """The graph for inputs of one shape [1, n, d], in the form a relaxation wants, of real or rounded values.
+        """The graph for inputs of one shape, in the form a relaxation wants, of real or rounded values.
 
         Whoever asks about inputs gets the graph here: it is compared with the module at and around them, every time.
         """
@@ -73,17 +74,23 @@ class Captured:
                     found = capture(self.module, example)
                 what = (title(self.module), [*shape], len(found.nodes), time.perf_counter() - started)
                 log.info("captured %s for inputs %s: %d nodes, %.2f s", *what)
-                self._whole[shape] = replace(narrowed(found, example[None]), folded=found.folded)
+                whole, self._places[shape] = arranged(found, example)
+                whole = narrowed(whole, self.placed(example)[None])
+                self._whole[shape] = replace(whole, folded=found.folded)
             key = (shape, relaxation, arithmetic)
             if key not in self._graphs:
                 rewrite = by_parts if relaxation == "paper" else by_differences
-                whole = self._whole[shape]
-                whole = whole if arithmetic == "real" else in_float32(whole, example[None])
-                self._graphs[key] = rewrite(whole, example[None])
+                whole, first = self._whole[shape], self.placed(example)[None]
+                whole = whole if arithmetic == "real" else in_float32(whole, first)
+                self._graphs[key] = rewrite(whole, first)
             graph = self._graphs[key]
         for x in examples:
-            agree(graph, self.module, x)
+            agree(graph, self.module, x, self._places[shape])
         return graph
+
+    def placed(self, x: Tensor) -> Tensor:
+        """An input `[1, *shape]` of a shape that was captured, as its graph takes it: `[1, n, d]`."""
+        return self._places[tuple(x.shape)](x)
 
     def compiled(self, graph: Graph, example: Tensor, *, method: Method, options: BoundOptions) -> Compiled:
         """That graph with the anchors of a method."""

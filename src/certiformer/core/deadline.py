@@ -28,6 +28,11 @@ class Deadline:
     def passed(self) -> bool:
         return time.monotonic() > self.end
 
+    @property
+    def left(self) -> float:
+        """Seconds until then, a little more than none."""
+        return max(self.end - time.monotonic(), 1e-3)
+
     def check(self) -> None:
         """Raise `OutOfTime` where the moment has passed."""
         if self.passed:

@@ -47,10 +47,11 @@ class Margins:
 
 
 class Instance(NamedTuple):
-    """An input `[1, n, d]`, the positions that may move, the class to defend, and how wide each number `[n, d]` is."""
+    """An input `[1, *shape]`, the positions that may move (all without), the class to defend, and how wide the set is
+    in each of the numbers."""
 
     centre: Tensor
-    positions: tuple[int, ...]
+    positions: tuple[int, ...] | None
     label: int
     width: Tensor | None = None
 
@@ -96,10 +97,14 @@ class Problem:
             each = -(-len(instances) // len(examples))  # of one sentence, in company or not
             plan = choose(graph, options, instances=each, cuda=device.type == "cuda")
             compiled = captured.compiled(graph, example, method=plan.method, options=options)
+        centre = torch.stack([captured.placed(i.centre) for i in instances])
+        every = tuple(range(centre.shape[2]))
+        where = tuple(every if i.positions is None else i.positions for i in instances)
+        widths = [None if i.width is None else captured.placed(i.width)[0] for i in instances]
         return Problem(
             compiled=compiled,
-            centre=torch.stack([i.centre for i in instances]),
-            positions=tuple(i.positions for i in instances),
+            centre=centre,
+            positions=where,
             labels=torch.tensor([i.label for i in instances], device=device),
             p=p,
             method=plan.method,
@@ -110,7 +115,7 @@ class Problem:
             rough=False,
             cuts=None,
             deadline=NEVER,
-            width=_widths(instances),
+            width=_widths(widths, where),
             joint=joint,
             goal=goal,
         )
@@ -298,13 +303,13 @@ class Problem:
         return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 
 
-def _widths(instances: list[Instance]) -> Tensor | None:
+def _widths(widths: list[Tensor | None], positions: tuple[tuple[int, ...], ...]) -> Tensor | None:
     """The widths of what moves `[instances, t, d]`, the positions of each instance in order; all instances or none."""
-    if instances[0].width is None:
+    first = widths[0]
+    if first is None:
         return None
-    t, d = max(len(i.positions) for i in instances), instances[0].width.shape[-1]
-    table = instances[0].width.new_zeros(len(instances), t, d)
-    for k, instance in enumerate(instances):
-        assert instance.width is not None
-        table[k, : len(instance.positions)] = instance.width[list(instance.positions)]
+    table = first.new_zeros(len(widths), max(len(ps) for ps in positions), first.shape[-1])
+    for k, (width, ps) in enumerate(zip(widths, positions, strict=True)):
+        assert width is not None
+        table[k, : len(ps)] = width[list(ps)]
     return table

@@ -14,6 +14,7 @@ from ..named import BUNDLED, DEFAULT, HUB, check_name
 from .folder import read_folder, write_folder
 from .model import Encoding, Model, Tokenizer
 from .network import Classifier, Config, Embeddings
+from .pictures import shaped
 from .tokenizer import WordTokenizer, split_words
 
 __all__ = [
@@ -45,12 +46,17 @@ def load(
     labels: Sequence[str] | None = None,
     token: int | None = None,
     threshold: float = 0.0,
+    shape: Sequence[int] | None = None,
+    patch: int | Sequence[int] | None = None,
 ) -> Model:
     """Open a model.
 
     `source` is the name of a bundled model ("sst-1", "sst-2", "sst-3"; None is the default), a folder, "hf:NAME" for a
     name on the Hugging Face hub, a Hugging Face model (with its `tokenizer`) or pipeline, or any module that maps
     embeddings `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or `labels`).
+
+    `shape` is that of one input of a module that takes other tensors, as (3, 32, 32) for pictures `[batch, 3, 32, 32]`;
+    with `patch` its positions are the patches of that size, else it has none and moves as a whole.
 
     `token` chooses the token whose logits are meant where a model has logits for every token. A model with a single
     output is asked whether its value stays above or below `threshold`; `bounds(..., label=0)` bounds the value itself,
@@ -67,9 +73,10 @@ def load(
     if isinstance(source, nn.Module):
         if is_pretrained(source) and embeddings is None:
             return from_pretrained(source, tokenizer=tokenizer, token=token, threshold=threshold)
-        return from_module(source, embeddings=embeddings, num_labels=num_labels, tokenizer=tokenizer, labels=labels)
-    if embeddings is not None or num_labels is not None or labels is not None:
-        raise InputError("embeddings=, num_labels= and labels= go with a module; a folder has its own")
+        known = from_module(source, embeddings=embeddings, num_labels=num_labels, tokenizer=tokenizer, labels=labels)
+        return known if shape is None and patch is None else shaped(known, shape, patch)
+    if any(given is not None for given in (embeddings, num_labels, labels, shape, patch)):
+        raise InputError("embeddings=, num_labels=, labels=, shape= and patch= go with a module; a folder has its own")
     if source is None:
         source = DEFAULT
     if not isinstance(source, (str, os.PathLike)):

@@ -70,6 +70,7 @@ class Model:
     vocabulary: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)  # what the folder says of itself: accuracy, data, command
     read: Callable[[Tensor], Tensor] | None = None  # a picture as positions `[1, n, d]`, where they are its patches
+    shape: tuple[int, ...] | None = None  # of one input, where it is not embeddings `[n, d]` of any length
 
     def __repr__(self) -> str:
         size = sum(p.numel() for p in self.module.parameters())
@@ -116,4 +117,5 @@ class Model:
             vocabulary=self.vocabulary,
             facts=self.facts,
             read=self.read,
+            shape=self.shape,
         )

@@ -14,6 +14,7 @@ from .faithful import at, run
 from .model import Encoding, Model
 
 Inputs = str | Sequence[int] | Tensor
+WHOLE = "input"  # what an input without positions is called
 
 
 def label_name(model: Model, label: int) -> str:
@@ -44,11 +45,11 @@ def read(model: Model, inputs: Inputs, *, dtype: torch.dtype) -> tuple[Encoding,
     """An input as tokens, as arguments of the model's own forward pass (none for embeddings), and as embeddings."""
     where = place(model)
     if isinstance(inputs, Tensor) and inputs.is_floating_point():
-        x = _embeddings(inputs if model.read is None else model.read(inputs), dtype=dtype, device=where)
-        n = x.shape[1]
+        x = as_given(model, inputs).to(device=where, dtype=dtype)
         picture = model.read is not None and tuple(inputs.shape[-2:]) != tuple(x.shape[-2:])
         arguments = {"pixel_values": inputs.reshape(1, *inputs.shape[-3:]).to(x)} if picture else {}
-        return Encoding((), tuple(f"#{i}" for i in range(n)), (None,) * n, (False,) * n), arguments, x
+        tokens = tuple(f"#{i}" for i in range(x.shape[1])) if x.dim() == 3 else (WHOLE,)
+        return Encoding((), tokens, (None,) * len(tokens), (False,) * len(tokens)), arguments, x
     encoding = _encode(model, inputs) if isinstance(inputs, str) else _from_ids(model, inputs)
     _check_length(model, encoding.ids)
     arguments = {"input_ids": torch.tensor([encoding.ids], device=where)}
@@ -56,11 +57,22 @@ def read(model: Model, inputs: Inputs, *, dtype: torch.dtype) -> tuple[Encoding,
     return encoding, arguments, embed_ids(model, arguments["input_ids"], dtype=dtype)
 
 
-def _embeddings(inputs: Tensor, *, dtype: torch.dtype, device: torch.device) -> Tensor:
-    shape = list(inputs.shape)
-    if inputs.dim() not in (2, 3) or (inputs.dim() == 3 and shape[0] != 1) or 0 in shape:
-        raise InputError(f"inputs: expected embeddings [n, d] or [1, n, d], found a tensor of shape {shape}")
-    return inputs.detach().clone().reshape(1, *shape[-2:]).to(device=device, dtype=dtype)  # [1, n, d]
+def as_given(model: Model, inputs: Tensor) -> Tensor:
+    """A tensor of numbers as the module takes it: embeddings `[1, n, d]`, patches, or `[1, *shape]`; a copy."""
+    inputs = inputs.detach().clone()
+    if model.read is not None:
+        return model.read(inputs)
+    found = tuple(inputs.shape)
+    if model.shape is not None:
+        if found not in (model.shape, (1, *model.shape)):
+            raise InputError(f"inputs: expected a tensor {list(model.shape)}, found one of shape {list(found)}")
+        return inputs.reshape(1, *model.shape)
+    if len(found) < 2 or 0 in found or (len(found) > 2 and found[0] != 1):
+        raise InputError(
+            f"inputs: expected embeddings [n, d] or [1, n, d], found a tensor of shape {list(found)}; "
+            "for other tensors say the shape of one input: cf.load(module, shape=...)"
+        )
+    return inputs[None] if len(found) == 2 else inputs
 
 
 def _encode(model: Model, text: str) -> Encoding:
@@ -106,20 +118,20 @@ def _check_length(model: Model, ids: tuple[int, ...]) -> None:
         )
 
 
-def logits_at(model: Model, embeddings: Tensor, *, given: bool) -> Tensor:
+def logits_at(model: Model, embeddings: Tensor, *, given: bool, least: int = 2) -> Tensor:
     """The logits `[1, classes]` of a module at embeddings, which were `given` or are those of a text or ids."""
     logits = at(model.module, embeddings, InputError if given else ModelError)
-    return checked(model, logits, f"embeddings {list(embeddings.shape)}")
+    return checked(model, logits, f"embeddings {list(embeddings.shape)}", least)
 
 
-def checked(model: Model, logits: object, given: str) -> Tensor:
-    """Logits as they must be for an answer: `[1, classes]`, at least two, and finite."""
+def checked(model: Model, logits: object, given: str, least: int = 2) -> Tensor:
+    """Logits as they must be for an answer: `[1, classes]`, at `least` so many, and finite."""
     name = title(model.module)
     if not isinstance(logits, Tensor):
         raise ModelError(f"{name} must give logits [1, classes], found a {type(logits).__name__}")
-    if logits.dim() != 2 or logits.shape[0] != 1 or logits.shape[1] < 2:
+    if logits.dim() != 2 or logits.shape[0] != 1 or logits.shape[1] < least:
         raise ModelError(
-            f"{name} must give logits [1, classes] with at least 2 classes, found shape {list(logits.shape)} "
+            f"{name} must give logits [1, classes] with at least {least} classes, found shape {list(logits.shape)} "
             f"for {given}"
         )
     if not torch.isfinite(logits).all():

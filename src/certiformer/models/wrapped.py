@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ModelError
+from ..errors import ModelError
+from .pictures import Cut
 
 Arguments = Mapping[str, Tensor]
 _GIVEN: ContextVar[list[Tensor] | None] = ContextVar("given", default=None)  # embeddings not yet put in place
@@ -125,8 +126,7 @@ class FromPatches(FromEmbeddings):
         threshold: float = 0.0,
     ) -> None:
         super().__init__(model, threshold=threshold)
-        self.channels, self.patch = channels, patch
-        self.grid = (height // patch[0], width // patch[1])
+        self.cut = Cut((channels, height, width), patch)
 
     def forward(self, patches: Tensor) -> Tensor:
         return self.choose(self.model(pixel_values=self.picture(patches)))
@@ -137,24 +137,11 @@ class FromPatches(FromEmbeddings):
 
     def picture(self, patches: Tensor) -> Tensor:
         """[batch, rows * columns, c p q] -> [batch, c, rows p, columns q]"""
-        (rows, columns), (p, q) = self.grid, self.patch
-        x = patches.reshape(-1, rows, columns, self.channels, p, q).permute(0, 3, 1, 4, 2, 5)
-        return x.reshape(-1, self.channels, rows * p, columns * q)
+        return self.cut.picture(patches)
 
     def patches(self, picture: Tensor) -> Tensor:
         """[c, rows p, columns q], with or without a leading 1 -> [1, rows * columns, c p q]"""
-        (rows, columns), (p, q) = self.grid, self.patch
-        expected = (self.channels, rows * p, columns * q)
-        shape = tuple(picture.shape)
-        if shape[-3:] == expected and shape[:-3] in ((), (1,)):
-            x = picture.reshape(self.channels, rows, p, columns, q).permute(1, 3, 0, 2, 4)
-            return x.reshape(1, rows * columns, -1)
-        if shape[-2:] == (rows * columns, self.channels * p * q) and shape[:-2] in ((), (1,)):
-            return picture.reshape(1, *shape[-2:])
-        raise InputError(
-            f"inputs: expected a picture {list(expected)} or its patches {[rows * columns, self.channels * p * q]}, "
-            f"found a tensor of shape {list(shape)}"
-        )
+        return self.cut.patches(picture)
 
 
 class WordTable(nn.Module):

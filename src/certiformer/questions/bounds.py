@@ -24,7 +24,7 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
     prepared = prepare_for(workspace, inputs, question.label, options)
     sets = position_sets(prepared, question)
     radii = _radii(question.eps, len(sets), prepared.embeddings)
-    problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
+    problem = problem_of([(prepared, s) for s in sets], options, p=question.p, joint=question.joint)
     margins = margins_within(problem, radii, options, rounding=question.rounding)
     return Bounds(
         lower=margins.lower,

@@ -52,14 +52,16 @@ def estimate(workspace: Workspace, inputs: Sequence[Inputs], question: Question,
     for members in groups.values():
         first = members[0]
         asked = [(first, s) for s in position_sets(first, question)]
-        problem = problem_of(asked, options, p=question.p, run=False)
+        problem = problem_of(asked, options, p=question.p, joint=question.joint, run=False)
         one = _seconds(problem, rates)
         seconds += one * len(members)
         memory = max(memory, _memory(problem))
         sets += len(asked) * len(members)
         chosen = problem.described
         for name in METHODS if one * len(members) > LONG else ():
-            other = problem_of(asked, replace(options, method=name, steps=0, splits=0), p=question.p, run=False)
+            other = problem_of(
+                asked, replace(options, method=name, steps=0, splits=0), p=question.p, joint=question.joint, run=False
+            )
             cheaper[name] += _seconds(other, rates) * len(members)
     less = sorted(((n, s) for n, s in cheaper.items() if 0 < s < seconds / 2), key=lambda item: -item[1])
     return Estimate(seconds, memory, sets, chosen, tuple(less))

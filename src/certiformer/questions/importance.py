@@ -57,7 +57,7 @@ def _ranked(
 ) -> tuple[Ranked, ...]:
     """The words with their ranks, most important first."""
     places = [where[0] for where in proved.positions]
-    lengths = torch.linalg.vector_norm(prepared.embeddings[0], ord=proved.norm, dim=-1).tolist()
+    lengths = torch.linalg.vector_norm(prepared.blocks[0], ord=proved.norm, dim=-1).tolist()
     attacked = [math.inf] * len(places) if tried is None else list(tried.radii)
     replaced = [None] * len(places) if tried is None else list(tried.words)
     scaled = [relative(r, lengths[i]) for r, i in zip(attacked, places, strict=True)]
@@ -85,7 +85,7 @@ def gradients(prepared: Prepared) -> list[float]:
     """The l2 norm of the margin's gradient at every position."""
     x = prepared.embeddings.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(margins(prepared.model.module(x), prepared.label).sum(), x)
-    norms: list[float] = torch.linalg.vector_norm(gradient[0], dim=-1).tolist()
+    norms: list[float] = torch.linalg.vector_norm(gradient.reshape(prepared.blocks.shape)[0], dim=-1).tolist()
     return norms
 
 

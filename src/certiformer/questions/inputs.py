@@ -32,7 +32,7 @@ class Prepared:
 
     workspace: Workspace
     model: Model
-    embeddings: Tensor  # [1, n, d]
+    embeddings: Tensor  # [1, n, d], or [1, *shape] where the input has no positions
     ids: tuple[int, ...] | None
     tokens: tuple[str, ...]
     special: tuple[bool, ...]
@@ -55,6 +55,16 @@ class Prepared:
         span = None if self.text is None or self.spans is None else self.spans[position]
         return self.tokens[position] if span is None or self.text is None else self.text[span[0] : span[1]].strip()
 
+    @property
+    def has_positions(self) -> bool:
+        """Whether the input is positions of some numbers each; else it moves as a whole."""
+        return self.embeddings.dim() == 3
+
+    @property
+    def blocks(self) -> Tensor:
+        """The input by positions, `[1, n, d]`: one where it has none."""
+        return self.embeddings if self.has_positions else self.embeddings.reshape(1, 1, -1)
+
     def cast(self, dtype: Precision) -> Model:
         """The same copy of the model in another precision."""
         return self.workspace.on(dtype=dtype, device=self.embeddings.device).model
@@ -70,6 +80,7 @@ def problem_of(
     options: BoundOptions | None = None,
     *,
     p: float,
+    joint: bool = False,
     examples: list[Tensor] | None = None,
     run: bool = True,
     **changes: Any,
@@ -85,9 +96,10 @@ def problem_of(
     inputs = {id(q): q.embeddings for q, _ in questions}
     problem = Problem.of(
         first.workspace.on(dtype=first.embeddings.dtype, device=first.embeddings.device).captured,
-        [Instance(q.embeddings, positions, q.label) for q, positions in questions],
+        [Instance(q.embeddings, positions if q.has_positions else None, q.label) for q, positions in questions],
         examples=list(inputs.values()) if examples is None else examples,
         p=p,
+        joint=joint or not first.has_positions,
         options=replace(BoundOptions() if options is None else options, **changes),
     )
     if run and problem.arithmetic == "float32":
@@ -121,11 +133,12 @@ def prepare(
     dtype: Precision = "float64",
     device: Device = None,
     arithmetic: Arithmetic = "real",
+    outputs: int = 2,
 ) -> Prepared:
     """Check `inputs` (a text, token ids, embeddings `[n, d]` or `[1, n, d]`, or a picture) and run the model on them.
 
     `label` is the class to defend; by default the predicted one. Given embeddings, every position may be perturbed. In
-    float32 arithmetic, embeddings are what the model computes in float32.
+    float32 arithmetic, embeddings are what the model computes in float32. The model must have so many `outputs`.
     """
     workspace = model if isinstance(model, Workspace) else Workspace(model)
     model = workspace.on(dtype=dtype, device=device).model
@@ -141,7 +154,7 @@ def prepare(
     if arithmetic == "float32" and not given:
         single = workspace.on(dtype=torch.float32, device=device).model
         embeddings = read(single, inputs, dtype=torch.float32)[2].to(embeddings)
-    logits = logits_at(model, embeddings, given=given)
+    logits = logits_at(model, embeddings, given=given, least=outputs)
     label = _label(label, logits)
     return Prepared(
         workspace=workspace,
@@ -161,7 +174,9 @@ def prepare(
     )
 
 
-def prepare_for(workspace: Workspace, inputs: Inputs, label: int | None, options: Options) -> Prepared:
+def prepare_for(
+    workspace: Workspace, inputs: Inputs, label: int | None, options: Options, *, outputs: int = 2
+) -> Prepared:
     """An input as the options ask for it."""
     return prepare(
         workspace,
@@ -170,6 +185,7 @@ def prepare_for(workspace: Workspace, inputs: Inputs, label: int | None, options
         dtype=options.dtype,
         device=options.device,
         arithmetic=options.arithmetic,
+        outputs=outputs,
     )
 
 

@@ -80,7 +80,7 @@ def _group(
     """Inputs of one length, each by its number with its sets of positions."""
     started = time.perf_counter()
     questions = [(q, s) for _, q, sets in group for s in sets]
-    problem = replace(problem_of(questions, options, p=question.p), deadline=deadline)
+    problem = replace(problem_of(questions, options, p=question.p, joint=question.joint), deadline=deadline)
     folder = None if question.certificates is None else check_folder(question.certificates, problem)
     nominal = [q.margin for q, _ in questions]
     proved, calls, ways = search(problem, nominal, options, progress=progress)
@@ -109,7 +109,7 @@ def _result(
     seconds: float,
 ) -> RadiusResult:
     p = problem.p
-    norms = torch.linalg.vector_norm(prepared.embeddings[0], ord=p, dim=-1).tolist()
+    norms = torch.linalg.vector_norm(prepared.blocks[0], ord=p, dim=-1).tolist()
     return RadiusResult(
         positions=tuple(sets),
         radii=tuple(proved),

@@ -57,7 +57,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     prepared = prepare_for(workspace, inputs, exact.label, options)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
-    problem = problem_of([(prepared, s) for s in sets], options, p=question.p)
+    problem = problem_of([(prepared, s) for s in sets], options, p=question.p, joint=question.joint)
     file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
     ways: list[Problem] = []
@@ -67,7 +67,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     reason = next((r for r in within.reasons if r), None)
     examples: list[Counterexample | None] = [None] * len(sets)
     if question.attack or exact.margin <= 0:
-        examples = _refute(exact, sets, statuses, eps, question.p, dtype=DEPLOYED[options.arithmetic])
+        examples = _refute(exact, sets, statuses, question, dtype=DEPLOYED[options.arithmetic])
     if "error" in statuses:
         reason = CONTRADICTION
     result = CertifyResult(
@@ -99,17 +99,23 @@ def overall(statuses: Sequence[Status]) -> Status:
 
 
 def _refute(
-    prepared: Prepared, sets: list[tuple[int, ...]], statuses: list[Status], eps: float, p: float, dtype: torch.dtype
+    prepared: Prepared,
+    sets: list[tuple[int, ...]],
+    statuses: list[Status],
+    question: CertifyQuestion,
+    dtype: torch.dtype,
 ) -> list[Counterexample | None]:
     """Attack every set; a counterexample where there is one, with `statuses` brought up to date.
 
     A counterexample is a forward pass in `dtype`. What was proved cannot be refuted: a counterexample there makes it
     an error.
     """
-    attacked = attack_sets(prepared, sets, AttackQuestion(norm=p), dtype=dtype)
+    assert question.eps is not None
+    asked = AttackQuestion(norm=question.norm, joint=question.joint)
+    attacked = attack_sets(prepared, sets, asked, dtype=dtype)
     examples: list[Counterexample | None] = [None] * len(sets)
     for i, (r, x, flipped) in enumerate(zip(attacked.radii, attacked.points, attacked.flipped, strict=True)):
-        if r <= eps and x is not None and flipped is not None:
+        if r <= question.eps and x is not None and flipped is not None:
             statuses[i] = "error" if statuses[i] == "certified" else "refuted"
             examples[i] = Counterexample(sets[i], r, flipped, x)
     return examples

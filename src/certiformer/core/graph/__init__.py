@@ -1,9 +1,22 @@
 """A PyTorch model as a small op graph."""
 
 from .agreement import agree
+from .arrange import Arrangement, arranged
 from .capture import capture
 from .deployed import in_float32
 from .graph import Graph, Node
 from .rewrite import by_differences, by_parts, fold, narrowed
 
-__all__ = ["Graph", "Node", "agree", "by_differences", "by_parts", "capture", "fold", "in_float32", "narrowed"]
+__all__ = [
+    "Arrangement",
+    "Graph",
+    "Node",
+    "agree",
+    "arranged",
+    "by_differences",
+    "by_parts",
+    "capture",
+    "fold",
+    "in_float32",
+    "narrowed",
+]

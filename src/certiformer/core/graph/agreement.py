@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,8 +36,11 @@ def points(example: Tensor, distances: Sequence[float]) -> Tensor:
     return (exact + far * (spread or 1.0) * noise).to(example)
 
 
-def agree(graph: Graph, module: nn.Module, example: Tensor) -> None:
-    """Check that a graph computes what the module does, at an example and at points around it.
+def agree(
+    graph: Graph, module: nn.Module, example: Tensor, place: Callable[[Tensor, int], Tensor] = lambda x, _: x
+) -> None:
+    """Check that a graph computes what the module does, at an example and at points around it, which `place` gives the
+    form that the graph takes.
 
     Logit by logit, the difference must be explained by rounding: by the unit roundoff u of the module's evaluation
     times the size of the logit, or by what rounding does to the graph itself, which is never a large part of it.
@@ -46,7 +49,7 @@ def agree(graph: Graph, module: nn.Module, example: Tensor) -> None:
     seen = Precision()
     with torch.no_grad():
         expected = torch.stack([seen.run(module, point) for point in x]).to(x)
-        found = _outputs(graph, x)
+        found = _outputs(graph, place(x, 1))
         if found.shape != expected.shape:
             raise _differ(module, found[0], expected[0])
         finite = (torch.isfinite(found) & torch.isfinite(expected)).flatten(1).all(dim=1)
@@ -57,7 +60,7 @@ def agree(graph: Graph, module: nn.Module, example: Tensor) -> None:
         size = expected.abs().amax(dim=0)
         allowed = ROOM**2 * seen.unit * size
         if bool((off > allowed).any()):
-            allowed = torch.minimum(allowed + ROOM * seen.unit / 2**-24 * _rounding(graph, x), MOST * size)
+            allowed = torch.minimum(allowed + ROOM * seen.unit / 2**-24 * _rounding(graph, place(x, 1)), MOST * size)
     wrong = (off > allowed).flatten(1).any(dim=1)
     if bool(wrong.any()):
         k = int(wrong.nonzero()[0])

@@ -13,6 +13,7 @@ from ..lowering import TABLE, Ref, Refused, nearest
 from ..lowering.table import Operand
 from ..ops.base import Op, Shape
 from ..ops.linear import Add, Center, Sum
+from ..ops.movement import Permute, Reshape
 from ..ops.rounded import Rounded
 from .agreement import call_agrees
 from .folding import same_in_float32
@@ -57,6 +58,8 @@ class Builder:
     def add(self, op: Op, *inputs: Operand, reads: tuple[Ref, ...] = ()) -> Ref:
         refs = tuple(self.node(x) for x in inputs)
         op, refs = self._simplify(op, refs)
+        if isinstance(op, (Reshape, Permute)) and _changes_nothing(op, self.shape(refs[0])):
+            return refs[0]
         value = op.forward(*(self.values[r.index] for r in refs))
         perturbed = not isinstance(op, Peak) and any(self.nodes[r.index].perturbed for r in refs)
         return self._append(
@@ -113,7 +116,13 @@ class Builder:
         return Ref(node.index)
 
     def _simplify(self, op: Op, refs: tuple[Ref, ...]) -> tuple[Op, tuple[Ref, ...]]:
-        """`x - mean(x)` over the last axis is one op."""
+        """`x - mean(x)` over the last axis is one op, and so are two permutations; a reshape back is none."""
+        if isinstance(op, (Reshape, Permute)):
+            before = self.nodes[refs[0].index]
+            if isinstance(before.op, Reshape) and op == Reshape(self.nodes[before.inputs[0]].shape):
+                return op, (Ref(before.inputs[0]),)
+            if isinstance(op, Permute) and isinstance(before.op, Permute):
+                return Permute(tuple(before.op.order[i] for i in op.order)), (Ref(before.inputs[0]),)
         if isinstance(op, Add) and op.sign == -1.0:
             x, m = (self.nodes[r.index] for r in refs)
             last = (len(x.shape) - 1,)
@@ -136,6 +145,10 @@ class Builder:
             for n in (self.nodes[i] for i in sorted(needed))
         )
         return Graph(nodes, tuple(dict.fromkeys(self.folded)))
+
+
+def _changes_nothing(op: Reshape | Permute, shape: Shape) -> bool:
+    return op.shape == shape if isinstance(op, Reshape) else op.order == tuple(range(len(shape)))
 
 
 def _at(order: Mapping[int, int], indices: tuple[int, ...]) -> tuple[int, ...]:

@@ -53,9 +53,9 @@ def convolution(
         and not any(transposed[:1])
         and all(s % k == 0 for s, k in zip(shape[2:], kernel, strict=True))
     )
-    out = patches(build, x, filters) if apart else None
-    if out is None:
-        out = matrix(build, x, lambda eye: call(eye, filters, None, stride, padding, dilation, *rest))
+    if apart:
+        return patches(build, x, filters, None if bias is None else build.constant(bias))
+    out = matrix(build, x, lambda eye: call(eye, filters, None, stride, padding, dilation, *rest))
     return out if bias is None else build.add(Shift(build.constant(bias).reshape(-1, *(1,) * rank)), out)
 
 
@@ -64,16 +64,17 @@ def _numbers(value: Numbers, rank: int) -> tuple[int, ...]:
     return tuple(value) * (rank if len(value) == 1 else 1)
 
 
-def patches(build: Build, x: Ref, weight: Tensor) -> Ref:
-    """[1, c, h k, w k] -> [1, h, w, c k k] -> [1, h, w, out] -> [1, out, h, w]"""
+def patches(build: Build, x: Ref, weight: Tensor, bias: Tensor | None) -> Ref:
+    """[1, c, h k, w k] -> [1, h w, c k k] -> [1, h w, out] -> [1, out, h w] -> [1, out, h, w]"""
     shape, kernel, rank = build.shape(x), tuple(weight.shape[2:]), weight.dim() - 2
     grid = tuple(s // k for s, k in zip(shape[2:], kernel, strict=True))
     split = tuple(n for pair in zip(grid, kernel, strict=True) for n in pair)
     x = build.add(Reshape(shape[:2] + split), x)
     x = build.add(Permute((0, *range(2, 2 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2))), x)
-    x = build.add(Reshape((shape[0], *grid, math.prod(weight.shape[1:]))), x)
+    x = build.add(Reshape((shape[0], math.prod(grid), math.prod(weight.shape[1:]))), x)
     x = build.add(Linear(weight.reshape(weight.shape[0], -1).contiguous()), x)
-    return build.add(Permute((0, rank + 1, *range(1, rank + 1))), x)
+    x = x if bias is None else build.add(Shift(bias), x)
+    return build.add(Reshape((shape[0], weight.shape[0], *grid)), build.add(Permute((0, 2, 1)), x))
 
 
 def matrix(build: Build, x: Ref, apply: Any) -> Ref:

@@ -162,3 +162,11 @@ def test_the_page_of_the_core_has_a_line_for_every_file() -> None:
     parts = [p.name + "/" * p.is_dir() for p in core.iterdir() if not p.name.startswith("_") and p.suffix != ".md"]
     parts += [p.name for p in (core / "speed").glob("[!_]*.py")]
     assert [part for part in parts if f"`{part}`" not in page] == []
+
+
+def test_the_python_of_the_page_of_sets_runs() -> None:
+    blocks = [m["code"] for m in BLOCK.finditer((ROOT / "docs" / "sets.md").read_text(encoding="utf-8"))]
+    names: dict[str, Any] = {}
+    for code in blocks:
+        exec(compile(code, "docs/sets.md", "exec"), names)
+    assert names["found"].status == "certified"

@@ -41,7 +41,9 @@ ARROWS: dict[str, set[str]] = {
     "testing": {"options", "results", "questions", "api"},
     "report": {"options", "results", "core", "models", "questions", "attack", "api"},
     "formats": {"sets", "properties", "options", "core", "models", "api"},
+    "app": {"options", "core", "models", "questions", "api", "report"},
     "cli": {
+        "app",
         "formats",
         "recipe",
         "options",

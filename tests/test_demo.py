@@ -29,6 +29,9 @@ def test_the_demo_prints_both_radii_and_writes_the_report(
     shown = capsys.readouterr().out
     for word in ("great", "film", "certified", "attacked", "Proved: no change of the word", report.as_uri()):
         assert word in shown
+    ending = shown[shown.index(report.as_uri()) :]
+    for command in ("certiformer app", "certiformer certify 'a great film' --eps 0.1", "--model path/to/your/folder"):
+        assert command in ending  # what to do next
     page = report.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "great" in page

@@ -241,6 +241,23 @@ class ImportanceCall(Options, ImportanceQuestion):
     """`cf.importance`."""
 
 
+def settings(*objects: Any, device: str, **more: Any) -> dict[str, Any]:
+    """The settings of a document: what the flags of some objects say, in the order of the fields, as it goes into JSON.
+
+    Norms are among `more`, by their names; how many threads there were says nothing about a result.
+    """
+    found: dict[str, Any] = {}
+    for each in objects:
+        for f in fields(each):
+            if f.metadata.get("flag", "help" in f.metadata) and f.name not in ("norm", "threads"):
+                found.setdefault(f.name, getattr(each, f.name))
+    return {**more, **{name: _plain(value) for name, value in found.items()}, "device": device}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+
+
 def only(kind: type[R], given: Any) -> R:
     """The fields of one class, of an object that has them and more."""
     return kind(**{f.name: getattr(given, f.name) for f in fields(kind)})  # type: ignore[arg-type]

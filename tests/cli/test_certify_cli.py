@@ -159,7 +159,7 @@ def test_ctrl_c_keeps_what_is_finished(folder, capsys, monkeypatch, tmp_path):
 def test_a_contradiction_is_an_error_of_its_own(folder, capsys, monkeypatch):
     from certiformer.report import measure as _  # noqa: F401  the function hides the module of its name
 
-    module = sys.modules["certiformer.report.measure"]
+    module = sys.modules["certiformer.report.measuring"]
     real = module.check_consistency
     monkeypatch.setattr(module, "check_consistency", lambda **o: real(**{**o, "attacked": [0.0] * len(o["attacked"])}))
     code, out, err = run(capsys, "radius", "a good film", "--model", folder, "--method", "ibp", "--json")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..named import DEFAULT, check_name
 from ..norms import norm_name, norm_order
-from ..options import AttackQuestion, Options, Question, RadiusQuestion
-from .flags import Given, settings
+from ..options import AttackQuestion, Options, Question, RadiusQuestion, settings
+from .flags import Given
 from .options import Norms, Resumable, Source, Target
 from .reading import Item, read_items
 from .writing import check_out, finish
@@ -39,9 +39,8 @@ def sentences(given: Given) -> list[Item]:
 
 
 def recorded(certifier: Certifier, *objects: Any, **more: Any) -> dict[str, Any]:
-    """The settings of a document: what the flags of some objects say, with the norms by their names."""
-    found = {**more, **settings(*objects), "device": str(certifier.options.device)}
-    return {name: value for name, value in found.items() if name not in ("norm", "threads")}
+    """The settings of a document."""
+    return settings(*objects, device=str(certifier.options.device), **more)
 
 
 def ask_radii(given: Given, command: str, *, certify: bool, attack: bool) -> int:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .._version import __version__
+from .app import app as serve
 from .attack import attack
 from .certify import certify
 from .check import check
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "attack": attack,
     "importance": importance,
     "report": report,
+    "app": serve,
     "models": models,
     "train": train,
     "finetune": finetune,

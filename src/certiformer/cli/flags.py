@@ -80,18 +80,6 @@ def command(
     return decorate
 
 
-def settings(*objects: Any) -> dict[str, Any]:
-    """The flags of some objects and their values, as they go into JSON: the order is that of the fields."""
-    found: dict[str, Any] = {}
-    for each in objects:
-        for f in dataclasses.fields(each):
-            if f.metadata.get("flag", "help" in f.metadata) and f.name not in found:
-                found[f.name] = getattr(each, f.name)
-    return {
-        name: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, Path) else v for name, v in found.items()
-    }
-
-
 def _context() -> inspect.Parameter:
     return inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 

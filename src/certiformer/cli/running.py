@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,19 +102,15 @@ class Job:
         return len(self.found) + len(self.failures)
 
     def _document(self, began: float, *, complete: bool) -> Document:
-        from ..attack import versions
-        from ..report import Document
+        from ..report import document
 
-        return Document(
+        return document(
+            self.certifier,
+            [self.found[k] for k in sorted(self.found)],
             command=self.command,
-            model=self.certifier.model.name,
-            labels=self.certifier.model.labels,
             settings=self.settings,
-            versions=versions(),
             hashes=self.hashes,
-            created=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             seconds=self.before + time.perf_counter() - began,
-            results=tuple(self.found[k] for k in sorted(self.found)),
             failures=tuple(self.failures[k] for k in sorted(self.failures)),
             complete=complete,
             stopped=self.stopped,

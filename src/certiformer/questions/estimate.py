@@ -33,6 +33,7 @@ class Estimate:
     sets: int
     chosen: str
     cheaper: tuple[tuple[str, float], ...]  # methods with their seconds, the tightest first
+    method: str = ""  # what "auto" comes to
 
     def __str__(self) -> str:
         told = f"about {spoken(self.seconds)} for {self.sets} sets of words ({self.chosen}), {_gib(self.memory)}"
@@ -47,7 +48,7 @@ def estimate(workspace: Workspace, inputs: Sequence[Inputs], question: Question,
     for q in prepared:
         groups.setdefault(q.embeddings.shape[1], []).append(q)
     rates = measured(prepared[0].embeddings)
-    seconds, memory, sets, chosen = 0.0, 0, 0, ""
+    seconds, memory, sets, chosen, method = 0.0, 0, 0, "", ""
     cheaper = dict.fromkeys(METHODS, 0.0)
     for members in groups.values():
         first = members[0]
@@ -57,14 +58,14 @@ def estimate(workspace: Workspace, inputs: Sequence[Inputs], question: Question,
         seconds += one * len(members)
         memory = max(memory, _memory(problem))
         sets += len(asked) * len(members)
-        chosen = problem.described
+        chosen, method = problem.described, problem.method
         for name in METHODS if one * len(members) > LONG else ():
             other = problem_of(
                 asked, replace(options, method=name, steps=0, splits=0), p=question.p, joint=question.joint, run=False
             )
             cheaper[name] += _seconds(other, rates) * len(members)
     less = sorted(((n, s) for n, s in cheaper.items() if 0 < s < seconds / 2), key=lambda item: -item[1])
-    return Estimate(seconds, memory, sets, chosen, tuple(less))
+    return Estimate(seconds, memory, sets, chosen, tuple(less), method)
 
 
 def _seconds(problem: Problem, rates: Rates) -> float:

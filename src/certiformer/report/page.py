@@ -15,7 +15,7 @@ from ..results import Ranked
 from ..text import visible
 from .records import Document, Place, Run, Sentence
 from .scale import largest, levels
-from .wording import summary, told
+from .wording import told
 
 FEW = 100  # sentences up to which the page says what each one cost
 BREAKS = "\n\t"
@@ -40,7 +40,7 @@ def shown(
 ) -> dict[str, Any]:
     """A sentence: its text as it is, how to cut it into words, and their positions; `left` sets are still to come."""
     text, cuts, positions = _cut(sentence)
-    runs = {str(norms.index(r.norm)): _run(sentence, r, positions, most[r.norm], costs=costs) for r in sentence.runs}
+    runs = {str(norms.index(r.norm)): _run(r, positions, most[r.norm], costs=costs) for r in sentence.runs}
     for run in runs.values():
         run.update({"left": left} if left else {})
     content: dict[str, Any] = {
@@ -62,16 +62,14 @@ def _rank(r: Ranked) -> list[Any]:
     return [visible(r.word), r.rank, down(r.normalized), r.gradient_rank, *by, relative(r.normalized), str(r.position)]
 
 
-def _run(sentence: Sentence, run: Run, positions: list[int], most: float, *, costs: bool) -> dict[str, Any]:
+def _run(run: Run, positions: list[int], most: float, *, costs: bool) -> dict[str, Any]:
     """One norm of a sentence: columns with spaces between the values, and a digit of colour for each word."""
-    told_of = summary(sentence, run) if run.places else ""
     sets = ["+".join(map(str, p.positions)) for p in run.places]
     by = [visible(p.replacement or p.flipped or NOTHING) for p in run.places]
     content: dict[str, Any] = {
         "sets": "" if sets == [str(i) for i in positions] else " ".join(sets),
         "names": [visible(" + ".join(p.words)) for p in run.places if len(p.positions) > 1],
         "by": "" if run.attack is None else by[0] if len(set(by)) == 1 else by,
-        "told": visible(told_of[:1].upper() + told_of[1:] + "." if told_of else ""),
         "costs": _costs(run) if costs else "",
         "error": visible(json.dumps(run.error, indent=1, ensure_ascii=False), keep=BREAKS) if run.error else "",
         "relative": _digits(levels(run), positions),

@@ -21,6 +21,7 @@ const show = (() => {
   const column = (run, name) => (run && run[name] ? run[name].split(" ") : []);
   const number = v => (v === undefined || v === NONE ? Infinity : Number(v));
   const percent = (c, a) => (c === undefined || a === undefined || a === NONE ? NONE : `${Math.floor(100 * c / a - 1e-9)}%`);
+  const size = x => number(x.certified !== undefined ? x.certified : x.attacked);
   const runOf = (s, view) => (s.runs || {})[view.norm];
   const normOf = view => view.norms[view.norm];
 
@@ -94,7 +95,6 @@ const show = (() => {
 
   // the set of words in which a word is weakest
   function setOf(s, view, position) {
-    const size = x => number(x.certified !== undefined ? x.certified : x.attacked);
     const mine = sets(s, view).filter(x => x.where.split("+").includes(position));
     return mine.length ? mine.reduce((a, b) => (size(b) < size(a) ? b : a)) : null;
   }
@@ -190,18 +190,19 @@ const show = (() => {
       row("Closest word", !x.word ? "No single word of the vocabulary in its place changes the answer."
         : `‘${x.word[0]}’ in its place, ${x.word[1]} away in ${norm}, gives ‘${x.word[2]}’.`);
     }
-    if (view.eps !== null && view.eps !== undefined) {
+    if (view.colour === "status") {
       const own = status(x, view.eps, run);
       const told = {certified: "certified: proved up to there.", open: "open: neither proved nor refuted.",
         refuted: "refuted: an attack gets there.", error: "error: a proof and an attack contradict each other."};
       row(`At ${view.eps}`, el("span", own, `${SIGNS[own]} ${told[own]}`));
     }
-    return el("div", "", el("h4", "", `‘${x.name}’`, el("span", "soft small", ` position ${x.where.replace("+", " and ")}`)), list);
+    const least = size(x) === number(weakest(s, view)) ? ", may move least" : "";
+    const where = el("span", "soft small", ` at ${x.where.split("+").join(" and ")}${least}`);
+    return el("div", "", el("h4", "", `‘${x.name}’`, where), list);
   }
 
   function bars(s, view) {
     const rows = sets(s, view), run = runOf(s, view);
-    const size = x => number(x.certified !== undefined ? x.certified : x.attacked);
     const shown = rows.length <= MOST ? rows : [...rows].sort((a, b) => size(a) - size(b)).slice(0, MOST);
     const most = Math.max(...rows.flatMap(x => [number(x.certified), number(x.attacked)]).filter(Number.isFinite), 0);
     const list = el("ul", "bars"), marks = [];
@@ -283,11 +284,14 @@ const show = (() => {
     const heat = words(s, view, p => { made.position = p; told.replaceChildren(detail(s, view, p)); });
     made.heat = heat.node;
     out.append(heat.node, told);
-    if (position !== undefined) heat.node.pick(position, false);
+    const first = run && !run.left ? sets(s, view).reduce((a, b) => (a && size(a) <= size(b) ? a : b), null) : null;
+    if (first) made.least = first.name;
+    const chosen = position === undefined && first ? first.where.split("+")[0] : position;
+    if (chosen !== undefined) heat.node.pick(chosen, false);
     if (run) {
       if (run.error) out.append(el("div", "bad", el("pre", "", run.error)));
       const chart = bars(s, view);
-      out.append(el("p", "", run.told || ""), chart.node, el("p", "small soft", run.costs || ""));
+      out.append(chart.node, el("p", "small soft", run.costs || ""));
       made.refresh = () => {
         heat.refresh();
         chart.refresh();

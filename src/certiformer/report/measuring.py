@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
 from ..api import Certifier
-from ..attack import AttackResult, attack_sets, check_consistency
+from ..attack import AttackResult, attack_sets, check_consistency, versions
 from ..norms import norm_name, norm_order
 from ..options import AttackQuestion, Options, Question
 from ..questions.inputs import Inputs, Prepared, label_name, prepare
 from ..questions.positions import position_sets
 from ..questions.search import RadiusResult
-from .records import Place, Run, Sentence, Substitute
+from .records import Document, Place, Run, Sentence, Substitute
 
 Fraction = Callable[[float], None]
 
@@ -161,3 +162,15 @@ def _run(
     if proved is None or found is None:
         return run
     return replace(run, error=_contradiction(prepared, run, found.radii, options))
+
+
+def document(certifier: Certifier, results: Iterable[Sentence], **more: Any) -> Document:
+    """The document of what was found. `more` are further fields of it: command, settings, seconds, hashes, ..."""
+    return Document(
+        model=certifier.model.name,
+        labels=certifier.model.labels,
+        versions=versions(),
+        created=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        results=tuple(results),
+        **more,
+    )

@@ -1,0 +1,106 @@
+"""A process that answers questions: one JSON object a line, in on stdin and out on stdout.
+
+The first line says which models there are. A line with `stop` ends the question at hand; the end of stdin, the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from typing import Any, TextIO
+
+from ..api import Certifier
+from ..errors import CertiformerError, ModelError
+from ..models import Model, load
+from ..models.device import pick_device
+from ..options import Options
+from ..text import visible
+from .answer import Answer, Limits
+from .asking import Asked
+
+FACTS = {"num_hidden_layers": "layers", "hidden_size": "width", "vocab_size": "words", "test_accuracy": "accuracy"}
+
+
+class Worker:
+    """The models, opened once, and the question at hand."""
+
+    def __init__(self, out: TextIO, setup: dict[str, Any]) -> None:
+        self.out = out
+        self.stopped = threading.Event()
+        self.limits = Limits(**setup["limits"])
+        self.options = Options(**{**setup["options"], "device": str(pick_device(setup["options"]["device"] or "auto"))})
+        self.certifiers = {
+            name: Certifier(_opened(name, source), self.options) for name, source in setup["models"].items()
+        }
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What visitors should know of each model."""
+        return [described(name, certifier.model) for name, certifier in self.certifiers.items()]
+
+    def answer(self, asked: Asked) -> None:
+        """Whatever happens, the last message is the end."""
+        certifier = self.certifiers[asked.model]
+        answer = Answer(certifier, asked, self.limits, self.tell, self.stopped.is_set)
+        try:
+            answer.give(self.options)
+        except CertiformerError as error:
+            self.tell("end", state="failed", message=str(error))
+        except MemoryError:
+            self.tell("end", state="failed", message="out of memory: fewer words at once or a shorter text need less")
+        except Exception as error:
+            traceback.print_exc()
+            self.tell("end", state="failed", message=f"unexpected {type(error).__name__}; the server's log has more")
+
+    def tell(self, kind: str, **content: Any) -> None:
+        print(json.dumps({"kind": kind, **content}, allow_nan=False), file=self.out, flush=True)
+
+
+def _opened(name: str, source: str) -> Model:
+    model = load(source)
+    if model.tokenizer is None:
+        raise ModelError(f"model {name!r} reads no text, which is what visitors type")
+    return model
+
+
+def described(name: str, model: Model) -> dict[str, Any]:
+    """A model as it is named on the page."""
+    facts = {shown: model.facts[key] for key, shown in FACTS.items() if isinstance(model.facts.get(key), (int, float))}
+    return {"name": visible(name), "labels": [visible(label) for label in model.labels], "facts": facts}
+
+
+def main() -> int:
+    """Open the models, say so, and answer one question after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what anybody prints goes to the log
+    try:
+        worker = Worker(out, json.loads(sys.stdin.readline()))
+    except CertiformerError as error:
+        print(json.dumps({"kind": "failed", "message": str(error)}), file=out, flush=True)
+        return 2
+    worker.tell("ready", models=worker.describe())
+    waiting: queue.SimpleQueue[Asked] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(worker, waiting), daemon=True).start()
+    while True:
+        asked = waiting.get()
+        worker.answer(asked)
+
+
+def _listen(worker: Worker, waiting: queue.SimpleQueue[Asked]) -> None:
+    for line in sys.stdin:
+        content = json.loads(line)
+        if content.get("stop"):
+            worker.stopped.set()
+        else:
+            worker.stopped.clear()
+            waiting.put(Asked(**content))
+    os._exit(0)  # nobody asks any longer
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -31,7 +31,8 @@ def test_the_wheel_is_the_product_and_nothing_else(built: tuple[Path, Path]) -> 
     assert wheel.stat().st_size < 4 * MEGABYTE
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in names} == {"certiformer"}
-    code = [name for name in names if name.endswith((".py", "/py.typed", "/README.md", ".js", ".css", "/page.html", "/icon.svg"))]
+    kinds = (".py", "/py.typed", "/README.md", ".js", ".css", "/page.html", "/icon.svg")
+    code = [name for name in names if name.endswith(kinds)]
     models = [name for name in names if name.startswith("certiformer/models/bundled/")]
     assert sorted(set(names) - set(code) - set(models)) == []
     for model in ("sst-1", "sst-2", "sst-3"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..core.names import Checked, option, whole
 from ..errors import InputError
 from ..named import BUNDLED, DEFAULT, HUB, check_name
-from ..options import number
+from ..numbers import number
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 

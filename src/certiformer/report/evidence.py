@@ -140,7 +140,7 @@ def _domain(document: Document) -> list[tuple[str, str]]:
     return [
         ("data", f"{plural(len(document.results), 'sentence')}, {plural(words, 'token')} that may move"),
         ("SHA-256 of the texts", _digest(document) if document.results else ""),
-        ("threat model", _WORDS if replaced else _BALL),
+        ("threat model", _WORDS if replaced else _JOINT if settings.get("joint") else _BALL),
         ("what moves", _moves(settings)),
         ("norm", _listed(settings.get("norms"))),
         ("radius", _radius(document)),
@@ -151,6 +151,10 @@ def _domain(document: Document) -> list[tuple[str, str]]:
 _BALL = (
     "the embedding of each word that moves may become any vector within the radius of it, each in a ball of its own; "
     "all others stay where they are"
+)
+_JOINT = (
+    "the embeddings of the words that move may change by any vectors whose norm, taken over all of them at once, is within "
+    "the radius; all others stay where they are"
 )
 _WORDS = "words are replaced by the substitutes that were given, any of them, all at once"
 _OUTSIDE = "special tokens, words put in or left out, other orders of words, and all that happens before the embeddings"

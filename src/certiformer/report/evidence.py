@@ -153,8 +153,8 @@ _BALL = (
     "all others stay where they are"
 )
 _JOINT = (
-    "the embeddings of the words that move may change by any vectors whose norm, taken over all of them at once, is within "
-    "the radius; all others stay where they are"
+    "the embeddings of the words that move may change by any vectors whose norm, taken over all of them at once, is "
+    "within the radius; all others stay where they are"
 )
 _WORDS = "words are replaced by the substitutes that were given, any of them, all at once"
 _OUTSIDE = "special tokens, words put in or left out, other orders of words, and all that happens before the embeddings"

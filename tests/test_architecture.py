@@ -39,6 +39,8 @@ ARROWS: dict[str, set[str]] = {
     "attack": {"properties", "options", "results", "core", "models", "questions"},
     "api": {"sets", "properties", "options", "results", "core", "models", "questions", "attack"},
     "testing": {"options", "results", "questions", "api"},
+    "textattack": {"options", "results", "models", "api"},
+    "notebook": set(),
     "report": {"options", "results", "core", "models", "questions", "attack", "api"},
     "formats": {"sets", "properties", "options", "core", "models", "api"},
     "app": {"options", "core", "models", "questions", "api", "report"},

@@ -52,7 +52,7 @@ def parser(prog: str) -> Parser:
     """Every command with its options."""
     top = Parser(prog=prog, description="The paper's tables run again, the models they need, and benchmarks.")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_tables, _plots, _bench, _zoo, _recipes, _tightness, _results, _performance, _readme):
+    for add in (_tables, _plots, _bench, _zoo, _recipes, _tightness, _results, _performance):
         add(commands)
     return top
 
@@ -296,16 +296,4 @@ def _run_performance(given: Given) -> int:
     from .pages.performance import show
 
     show(given.files, given.plots, given.page)
-    return 0
-
-
-def _readme(commands: Any) -> None:
-    command = _command(commands, "readme", _run_readme, "run what the README shows and put the real output back")
-    command.add_argument("page", nargs="?", type=Path, default=Path("README.md"))
-
-
-def _run_readme(given: Given) -> int:
-    from .pages.readme import renew
-
-    renew(given.page)
     return 0

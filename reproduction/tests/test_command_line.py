@@ -14,9 +14,9 @@ import typer
 from typer.testing import CliRunner
 
 from certiformer_reproduction.command_line import main
-from certiformer_reproduction.pages import readme, results
+from certiformer_reproduction.pages import results
 
-COMMANDS = ("tables", "plots", "bench", "zoo", "recipes", "tightness", "results", "performance", "readme")
+COMMANDS = ("tables", "plots", "bench", "zoo", "recipes", "tightness", "results", "performance")
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
@@ -101,10 +101,3 @@ def test_a_page_of_results_is_renewed_from_a_folder(tmp_path: Path) -> None:
     assert "kept" in page
     assert (docs / "results" / "words.csv").is_file()
     assert (docs / "images" / "time.png").is_file()
-
-
-def test_the_readme_gets_what_its_blocks_print(tmp_path: Path) -> None:
-    page = tmp_path / "README.md"
-    page.write_text("```python\nx = 3\nprint(x)\n```\n\n```\nold\n```\n\n```python\nprint(x + 1)\n```\n")
-    readme.renew(page)
-    assert page.read_text() == ("```python\nx = 3\nprint(x)\n```\n\n```\n3\n```\n\n```python\nprint(x + 1)\n```\n")

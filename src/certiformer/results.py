@@ -24,6 +24,15 @@ Status = Literal["certified", "refuted", "unknown", "error"]
 Row = dict[str, Any]
 
 
+def frame(rows: list[Row]) -> Any:
+    """A table as a pandas DataFrame."""
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("to_pandas() needs pandas: pip install 'certiformer[report]'; rows() is a list") from None
+    return pandas.DataFrame(rows)
+
+
 class Result(ABC):
     """What all results can do."""
 
@@ -39,11 +48,7 @@ class Result(ABC):
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_pandas() needs pandas: pip install 'certiformer[report]'; rows() is a list") from None
-        return pandas.DataFrame(self.rows())
+        return frame(self.rows())
 
     def plot(self, axes: Any = None) -> Any:
         """Bars of the table on matplotlib axes, new ones where none are given; the axes come back."""

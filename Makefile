@@ -7,7 +7,7 @@ TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test lint slow fuzz docs results clean
+.PHONY: demo test lint slow fuzz docs pages results release-check clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("certiformer needs Python 3.10 or newer: make PYTHON=..." if sys.version_info < (3, 10) else 0)'
@@ -44,10 +44,17 @@ MINUTES ?= 10
 fuzz: $(TOOLS)
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(MINUTES)
 
-# what is generated: the table of operations, the output that the README shows, and the tables of measurements
+# the site, into build/site; a warning or a link that leads nowhere is an error
 docs: $(TOOLS)
+	$(BIN)/python tools/build_site.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# what is generated in docs/: the table of operations, what snippets print, the notebook, the tables of measurements
+pages: $(TOOLS)
 	$(BIN)/python -m certiformer.core.lowering > docs/supported-ops.md
-	OMP_NUM_THREADS=1 $(BIN)/python -m certiformer_reproduction readme
+	OMP_NUM_THREADS=1 $(BIN)/python tools/snippets.py
+	OMP_NUM_THREADS=1 $(BIN)/python tools/tutorial_notebook.py
+	$(BIN)/python tools/pictures.py
 	$(BIN)/python -m certiformer_reproduction performance --page docs/notebook/performance.md
 
 # the paper's tables, as far as results/ holds them, into docs/notebook/results.md; make results FROM=folder
@@ -55,6 +62,10 @@ FROM ?= results
 results: $(TOOLS)
 	$(BIN)/python -m certiformer_reproduction plots --out $(FROM)
 	$(BIN)/python -m certiformer_reproduction results --from $(FROM)
+
+# all that must hold before a release; nothing is uploaded
+release-check: $(TOOLS)
+	$(BIN)/python tools/release.py
 
 clean:
 	rm -rf $(VENV) build dist demo

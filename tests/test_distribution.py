@@ -45,7 +45,27 @@ def test_the_source_archive_holds_what_its_tests_need(built: tuple[Path, Path]) 
     with tarfile.open(sdist) as archive:
         held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     wanted = ["Makefile", "constraints.txt", "pyproject.toml", "LICENSE", *(p.name for p in ROOT.glob("*.md"))]
-    for folder in ("src", "tests", "reproduction", "docs", "examples"):
+    wanted += ["mkdocs.yml", "CITATION.cff", ".github/ISSUE_TEMPLATE/wrong-certificate.yml"]
+    for folder in ("src", "tests", "reproduction", "docs", "examples", "tools"):
         files = (p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.is_file())
         wanted += [p.as_posix() for p in files if not LEFT_OUT & set(p.parts) and not p.name.startswith(".")]
     assert sorted(set(wanted) - held) == []
+
+
+def test_two_builds_are_the_same_to_the_last_byte(tmp_path: Path) -> None:
+    pytest.importorskip("build", reason="build is not installed")
+    pytest.importorskip("hatchling", reason="hatchling, which builds the package, is not installed")
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone: git says which files belong to it")
+    import release
+
+    first = release.build(release.copy(tmp_path / "one"), tmp_path / "a")
+    second = release.build(release.copy(tmp_path / "another" / "place"), tmp_path / "b")
+    assert sorted(Path(name).suffix for name in first) == [".gz", ".whl"]
+    assert first == second
+
+
+def test_versions_agree() -> None:
+    from certiformer import __version__
+
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The documents say what is there: generated pages, links, and the code of the README."""
+"""The documents say what is there: generated pages, links, and what they quote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from certiformer.core.lowering.__main__ import page
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^>]*) -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -56,23 +55,6 @@ def test_every_page_is_linked_from_the_readme_or_from_a_page_that_is() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_no_page_names_a_folder_of_one_machine(path: Path) -> None:
     assert re.findall(r"(?<![\w.])/(?:root|home|tmp|work|mnt|opt)/\S*", path.read_text(encoding="utf-8")) == []
-
-
-def python_blocks() -> list[tuple[int, str]]:
-    """The Python of the README and the lines it starts at; blocks after `<!-- not run -->` are left out."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = [(text[: m.start("code")].count("\n"), m) for m in BLOCK.finditer(text)]
-    return [(line, m["code"]) for line, m in found if m["mark"] != "not run"]
-
-
-def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order and in one namespace, as a reader would type it."""
-    monkeypatch.chdir(tmp_path)
-    blocks = python_blocks()
-    assert blocks
-    namespace: dict[str, object] = {"__name__": "readme"}
-    for line, code in blocks:
-        exec(compile("\n" * line + code, str(ROOT / "README.md"), "exec"), namespace)
 
 
 def test_the_page_of_results_has_a_place_for_every_table() -> None:
@@ -164,9 +146,5 @@ def test_the_page_of_the_core_has_a_line_for_every_file() -> None:
     assert [part for part in parts if f"`{part}`" not in page] == []
 
 
-def test_the_python_of_the_page_of_sets_runs() -> None:
-    blocks = [m["code"] for m in BLOCK.finditer((ROOT / "docs" / "sets.md").read_text(encoding="utf-8"))]
-    names: dict[str, Any] = {}
-    for code in blocks:
-        exec(compile(code, "docs/sets.md", "exec"), names)
-    assert names["found"].status == "certified"
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import re
 import shlex
@@ -133,8 +134,9 @@ def rough(text: str) -> str:
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder to work in, and a terminal of fixed width."""
-    before = Path.cwd()
+    """A folder to work in, and a terminal of fixed width; what is logged to whom is afterwards as it was."""
+    before, root, library = Path.cwd(), logging.getLogger(), logging.getLogger("certiformer")
+    listening = (root.handlers[:], root.level, library.level)
     width = {"COLUMNS": COLUMNS, "TERM": "dumb"}
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, width):
         os.chdir(folder)
@@ -142,6 +144,9 @@ def own_folder() -> Iterator[Path]:
             yield Path(folder)
         finally:
             os.chdir(before)
+            root.handlers[:] = listening[0]
+            root.setLevel(listening[1])
+            library.setLevel(listening[2])
 
 
 def renewed(text: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import EntryPoint, distributions, entry_points
 from typing import Annotated, Any
 
 import typer
@@ -61,8 +61,8 @@ for _entry in entry_points(group="certiformer.commands"):
 
 def _version(asked: bool) -> None:
     if asked:
-        beside = f"torch {version('torch')}, Python {platform.python_version()}"
-        typer.echo(f"certiformer {__version__} ({beside})")
+        torch = next((f"torch {d.version}" for d in distributions(name="torch")), "no torch")
+        typer.echo(f"certiformer {__version__} ({torch}, Python {platform.python_version()})")
         raise typer.Exit
 
 

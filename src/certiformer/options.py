@@ -189,8 +189,8 @@ class VerifyQuestion(Beside, Tries):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackQuestion(Tries, Question):
-    """The smallest change that an attack finds."""
+class AttackOptions(Tries):
+    """How counterexamples are searched."""
 
     attack_method: AttackMethod = option("gradient", "Move embeddings freely, or try every word of the vocabulary.")
     attack_dtype: Precision = option("float32", "Number format of the attack; what it finds is checked in float64.")
@@ -199,6 +199,11 @@ class AttackQuestion(Tries, Question):
         super().__post_init__()
         one_of("attack_method", self.attack_method, get_args(AttackMethod))
         object.__setattr__(self, "attack_dtype", precision_name("attack_dtype", self.attack_dtype))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackQuestion(AttackOptions, Question):
+    """The smallest change that an attack finds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,10 +33,8 @@ def frame(rows: list[Row]) -> Any:
     return pandas.DataFrame(rows)
 
 
-class Result(ABC):
+class Tabular(ABC):
     """What all results can do."""
-
-    tokens: tuple[str, ...]
 
     def to_dict(self) -> Row:
         """All fields as plain values: tensors are lists, and numbers that are not finite None."""
@@ -44,22 +42,35 @@ class Result(ABC):
 
     @abstractmethod
     def rows(self) -> list[Row]:
-        """A table, a row for each set of positions or word."""
+        """The table."""
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
         return frame(self.rows())
 
+    @abstractmethod
+    def plot(self, axes: Any = None) -> Any:
+        """A picture on matplotlib axes, new ones where none are given; the axes come back."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._line()})"
+
+    @abstractmethod
+    def _line(self) -> str:
+        """The result in a line."""
+
+
+class Result(Tabular):
+    """The result of a question about one input: its table has a row for each set of positions or word."""
+
+    tokens: tuple[str, ...]
+
     def plot(self, axes: Any = None) -> Any:
         """Bars of the table on matplotlib axes, new ones where none are given; the axes come back."""
         series = self._series()
         if axes is None:
-            try:
-                from matplotlib import pyplot
-            except ImportError:
-                raise ImportError("plot() needs matplotlib: pip install 'certiformer[report]'") from None
             height = 1 + 0.3 * max((len(values) for _, _, values in series), default=1)
-            _, axes = pyplot.subplots(figsize=(6, height), layout="constrained")
+            axes = new_axes(6, height)
         names = [str(row["words"]) for row in self.rows()]
         for name, colour, values in series:
             finite = [v if v is not None and math.isfinite(v) else 0.0 for v in values]
@@ -86,12 +97,14 @@ class Result(ABC):
     def _levels(self) -> dict[int, int]:
         """The colour of each position."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._line()})"
 
-    @abstractmethod
-    def _line(self) -> str:
-        """The result in a line."""
+def new_axes(width: float, height: float) -> Any:
+    """Axes of matplotlib, of some inches."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError("plot() needs matplotlib: pip install 'certiformer[report]'") from None
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,6 +20,7 @@ from .importance import importance
 from .models import models
 from .radius import radius
 from .report import report
+from .sweep import sweep
 from .train import train
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "importance": importance,
     "report": report,
     "app": serve,
+    "sweep": sweep,
     "models": models,
     "train": train,
     "finetune": finetune,

@@ -96,8 +96,13 @@ def one_argument(name: str, help: str) -> inspect.Parameter:
 
 
 def _texts() -> inspect.Parameter:
-    kind = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or several sentences.")]
-    return inspect.Parameter("texts", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    return many_arguments("texts", "TEXT", "One or several sentences.")
+
+
+def many_arguments(name: str, shown: str, help: str) -> inspect.Parameter:
+    """Arguments of which there may be any number."""
+    kind = Annotated[list[str] | None, typer.Argument(metavar=shown, help=help)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
 def _flags(kind: type, aliases: Mapping[str, str]) -> list[tuple[dataclasses.Field[Any], inspect.Parameter]]:
@@ -113,7 +118,8 @@ def _flag(f: dataclasses.Field[Any], hint: Any, alias: str | None) -> inspect.Pa
     names += [alias] if alias else []
     names += [SHORT[f.name]] if f.name in SHORT else []
     required = f.default is dataclasses.MISSING
-    more: dict[str, Any] = {"parser": PARSERS[f.name], "metavar": "NUMBER"} if f.name in PARSERS else {}
+    parsed = f.name in PARSERS and kind is float
+    more: dict[str, Any] = {"parser": PARSERS[f.name], "metavar": "NUMBER"} if parsed else {}
     option = typer.Option(*names, help=f.metadata["help"], **more)
     default = inspect.Parameter.empty if required else _shown(kind, f.default, many)
     optional = kind if required else kind | None
@@ -132,6 +138,8 @@ def _kind(name: str, hint: Any) -> tuple[Any, bool]:
         return _kind(name, parts[0]) if len(parts) == 1 else (str, False)
     if origin is Literal:
         return Enum(name, {str(value): value for value in arguments}, type=str), False
+    if origin is tuple and Ellipsis not in arguments:
+        return hint, False  # so many values, one after the other
     if origin is tuple:
         return _kind(name, arguments[0])[0], True
     if hint in PLAIN:

@@ -48,6 +48,12 @@ class Compiled:
         local = {i: replace(known, block=known.block.float()) for i, known in self.local.items()}
         return Compiled.of(self.graph.to(torch.float32), self.anchors, local, cuda=self.cuda, store=self.replays.store)
 
+    def forget(self) -> None:
+        """As before the first evaluation: how much is done at a time, which rounding may show, has no past."""
+        self.footprints.known.clear()
+        if "single" in self.__dict__:
+            self.single.forget()
+
 
 class Captured:
     """The graphs of one module, which must not be changed from here on. Each is captured once; threads may share it."""
@@ -91,6 +97,12 @@ class Captured:
     def placed(self, x: Tensor) -> Tensor:
         """An input `[1, *shape]` of a shape that was captured, as its graph takes it: `[1, n, d]`."""
         return self._places[tuple(x.shape)](x)
+
+    def forget(self) -> None:
+        """What earlier evaluations left behind is dropped, graphs aside: the next one gives the bits of a first one."""
+        with self._lock:
+            for compiled in self._compiled.values():
+                compiled.forget()
 
     def compiled(self, graph: Graph, example: Tensor, *, method: Method, options: BoundOptions) -> Compiled:
         """That graph with the anchors of a method."""

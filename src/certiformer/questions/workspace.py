@@ -41,6 +41,12 @@ class Workspace:
                 self._copies[key] = self._cast(kind, where)
             return self._copies[key]
 
+    def forget(self) -> None:
+        """Answers from here on do not depend, in their last bits, on what was asked before."""
+        with self._lock:
+            for copy in self._copies.values():
+                copy.captured.forget()
+
     def along(self, route: Route) -> Workspace:
         """The same copy with the module on embeddings that one input needs."""
         return _Along(self, route)

@@ -61,7 +61,7 @@ def plural(count: int, noun: str) -> str:
 def before(document: Document) -> str:
     """What stands before the sentences: what may vary, and all sentences in a few numbers."""
     return (
-        f"{_state(document)}{_section('Domain', _facts(_domain(document)))}"
+        f"{_state(document)}{section('Domain', facts(_domain(document)))}"
         f'<h2 class="part" id="stability">Stability</h2><p>{_STABILITY}</p>{_overview(document)}'
     )
 
@@ -71,14 +71,14 @@ def after(document: Document, folder: Path | None = None) -> str:
     sensitive, reached = _sensitive(document), _reached(document)
     parts = []
     if sensitive:
-        parts.append(_section("Sensitivity", f"<p>{_SENSITIVITY}</p>{sensitive}"))
+        parts.append(section("Sensitivity", f"<p>{_SENSITIVITY}</p>{sensitive}"))
     if reached:
-        parts.append(_section("Reachability", f"<p>{_REACHABILITY}</p>{reached}"))
-    parts.append(_section("Arithmetic", _facts(_arithmetic(document))))
+        parts.append(section("Reachability", f"<p>{_REACHABILITY}</p>{reached}"))
+    parts.append(section("Arithmetic", facts(_arithmetic(document))))
     proofs = _proofs(document, folder)
     if proofs:
-        parts.append(_section("Certificates", f"<p>{text(_CERTIFICATES)}</p>{proofs}"))
-    parts.append(_section("Record", f"<p>{text(_SCOPE)}</p>{_facts(_record(document))}"))
+        parts.append(section("Certificates", f"<p>{text(_CERTIFICATES)}</p>{proofs}"))
+    parts.append(section("Record", f"<p>{text(_SCOPE)}</p>{facts(_record(document))}"))
     return "".join(parts)
 
 
@@ -99,16 +99,19 @@ def _proofs(document: Document, folder: Path | None) -> str:
     return _framed(("sentence", "words", "norm", "file"), rows) if rows else ""
 
 
-def _section(title: str, content: str) -> str:
-    name = title.lower()
+def section(title: str, content: str) -> str:
+    """A part of the page under a title."""
+    name = "-".join(title.lower().split())
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
 
 
-def _facts(rows: Iterable[tuple[str, str]]) -> str:
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """A list of names and what belongs to them."""
     return f"<dl>{''.join(f'<dt>{text(k)}</dt><dd>{text(v)}</dd>' for k, v in rows if v)}</dl>"
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with names over its columns."""
     return _framed(names, ("".join(f"<td>{text(cell)}</td>" for cell in row) for row in rows))
 
 
@@ -206,7 +209,7 @@ def _overview(document: Document) -> str:
         if reached:
             values = f"median {up(median(reached))}, least {up(min(reached))}"
             rows.append((f"attacked {norm}, weakest words", values))
-    return f'<section aria-label="overview"><h3>All sentences</h3>{_facts(rows)}</section>'
+    return f'<section aria-label="overview"><h3>All sentences</h3>{facts(rows)}</section>'
 
 
 Found = tuple[int, Sentence, Run, Place]
@@ -230,14 +233,14 @@ def _sensitive(document: Document) -> str:
         for number, _, _, place in sorted(known, key=lambda item: item[3].normalized or 0.0)[:WORST]:
             rows.append((" + ".join(place.words), str(number), norm, down(place.certified), down(place.normalized)))
     if rows:
-        return _table(("word", "sentence", "norm", "certified", "certified / length"), rows)
+        return table(("word", "sentence", "norm", "certified", "certified / length"), rows)
     ranked = [
         (r.word, str(number), down(r.certified), down(r.normalized), str(r.rank))
         for number, sentence in enumerate(document.results, start=1)
         for r in sentence.importance
         if r.rank == 1
     ]
-    return _table(("word", "sentence", "certified", "certified / length", "rank"), ranked[:WORST]) if ranked else ""
+    return table(("word", "sentence", "certified", "certified / length", "rank"), ranked[:WORST]) if ranked else ""
 
 
 def _reached(document: Document) -> str:
@@ -271,7 +274,7 @@ def _reached(document: Document) -> str:
     names = ["word", "sentence", "norm", "size", "the answer", "word in its place"]
     if all(row[-1] == NOTHING for row in rows):
         names, rows = names[:-1], [row[:-1] for row in rows]
-    return f"<p>{plural(count, 'counterexample')} found.{shown}</p>{_table(names, rows)}"
+    return f"<p>{plural(count, 'counterexample')} found.{shown}</p>{table(names, rows)}"
 
 
 def _near(place: Place) -> str:

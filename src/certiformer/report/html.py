@@ -35,20 +35,30 @@ def html(document: Document, *, folder: Path | None = None) -> str:
     """The report of everything in a document; certificates are linked as seen from a folder."""
     title = TITLES.get(document.command, _TITLE)
     count = plural(len(document.results), "sentence")
-    script, sheet = "".join(map(asset, ("words.js", "page.js"))), css()
-    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(sheet)}'"
     meaning = f"{_MEANINGS.get(document.command, MEANING)} {of_which(document.settings)}".strip()
+    return shell(
+        f"{title} {count}, model {visible(document.model)}",
+        f'<h1>{title}</h1><p class="soft">{count}, model {text(document.model)}, {text(document.created)}'
+        f"</p><p>{text(meaning)}</p>{before(document)}"
+        '<div id="app"></div>'
+        "<noscript><p>The sentences are shown by a script, which this browser does not run.</p></noscript>"
+        f"{after(document, folder)}",
+        data=page_data(document),
+        script="".join(map(asset, ("words.js", "page.js"))),
+        sheet=css(),
+    )
+
+
+def shell(title: str, body: str, *, data: str, script: str, sheet: str) -> str:
+    """A whole page around a body, with data for a script; a policy allows that script and that sheet alone."""
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(sheet)}'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{text(f'{title} {count}, model {visible(document.model)}')}</title><style>{sheet}</style></head>"
-        f'<body><main><h1>{title}</h1><p class="soft">{count}, model {text(document.model)}, {text(document.created)}'
-        f"</p><p>{text(meaning)}</p>{before(document)}"
-        '<div id="app"></div>'
-        "<noscript><p>The sentences are shown by a script, which this browser does not run.</p></noscript>"
-        f"{after(document, folder)}</main>"
-        f'<script type="application/json" id="data">{page_data(document)}</script>'
+        f"<title>{text(title)}</title><style>{sheet}</style></head>"
+        f"<body><main>{body}</main>"
+        f'<script type="application/json" id="data">{data}</script>'
         f"<script>{script}</script></body></html>\n"
     )
 

@@ -22,7 +22,7 @@ BREAKS = "\n\t"
 
 
 def page_data(document: Document) -> str:
-    """The results as JSON that cannot end the element it stands in."""
+    """The results as JSON."""
     norms = list(dict.fromkeys(run.norm for sentence in document.results for run in sentence.runs))
     most = {norm: largest(r for s in document.results for r in s.runs if r.norm == norm) for norm in norms}
     content = {
@@ -31,6 +31,11 @@ def page_data(document: Document) -> str:
         "most": [down(most[norm]) for norm in norms],
         "sentences": [shown(s, norms, most, costs=len(document.results) <= FEW) for s in document.results],
     }
+    return embedded(content)
+
+
+def embedded(content: Any) -> str:
+    """JSON that cannot end the element it stands in."""
     written = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

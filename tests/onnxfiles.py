@@ -49,15 +49,17 @@ def save(made: Any, path: Path) -> Path:
 
 
 def relu_network(path: Path, *, opset: int = 17) -> Path:
-    """`y = [relu(x0 - x1) - relu(x1 - x0), 0.5]`, that is `[x0 - x1, 0.5]`."""
-    first = numpy.array([[1.0, -1.0], [-1.0, 1.0]])
-    second = numpy.array([[1.0, 0.0], [-1.0, 0.0]])
+    """`y = [relu(x0 - x1 + 2) - 2, relu(0) + 0.5]`: between 0 and 1 that is `[x0 - x1, 0.5]`."""
     nodes = [
-        node("Gemm", ["x", "w"], ["a"]),
-        node("Relu", ["a"], ["b"]),
-        node("Gemm", ["b", "v", "c"], ["y"]),
+        node("Gemm", ["x", "w", "a"], ["h"]),
+        node("Relu", ["h"], ["r"]),
+        node("Add", ["r", "b"], ["y"]),
     ]
-    constants = {"w": first, "v": second, "c": numpy.array([0.0, 0.5])}
+    constants = {
+        "w": numpy.array([[1.0, 0.0], [-1.0, 0.0]]),
+        "a": numpy.array([2.0, 0.0]),
+        "b": numpy.array([-2.0, 0.5]),
+    }
     return save(model(nodes, [1, 2], constants=constants, opset=opset), path)
 
 

@@ -52,7 +52,7 @@ def parser(prog: str) -> Parser:
     """Every command with its options."""
     top = Parser(prog=prog, description="The paper's tables run again, the models they need, and benchmarks.")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_tables, _plots, _bench, _zoo, _recipes, _tightness, _results, _performance):
+    for add in (_tables, _plots, _bench, _vit, _zoo, _recipes, _tightness, _results, _performance):
         add(commands)
     return top
 
@@ -192,6 +192,38 @@ def _run_bench(given: Given) -> int:
     if given.device == "auto":
         given.device = "cuda" if torch.cuda.is_available() else "cpu"
     run(_settings(Settings, given), say=lambda text: print(text, flush=True))
+    return 0
+
+
+def _vit(commands: Any) -> None:
+    about = "a benchmark of small vision Transformers as ONNX and VNN-LIB files: make it, or run it"
+    command = _command(commands, "vit", _run_vit, about)
+    add = command.add_argument
+    add("what", choices=("make", "run"), help="after a kill `run` continues")
+    add("folder", type=Path, help="folder of the benchmark")
+    add("--results", type=Path, help="of `run`: a .csv file; default: results.csv in the folder")
+    add("--count", type=int, default=50, help="of `make`: instances of each model")
+    add("--epochs", type=int, default=40, help="of `make`: how long each model is trained")
+    add("--most", type=int, help="of `run`: no more instances than this")
+    _of_bounds(command, "device", "method", "relaxation", "steps", "splits", "timeout", "threads")
+
+
+def _run_vit(given: Given) -> int:
+    if given.what == "make":
+        from .vit.make import Making, make
+
+        make(Making(given.folder, count=given.count, epochs=given.epochs), _say)
+        return 0
+    from certiformer.models.device import pick_device
+    from certiformer.options import Options
+
+    from .vit.run import Running, run, table
+
+    given.device = str(pick_device(given.device))
+    results = given.results or given.folder / "results.csv"
+    run(Running(given.folder, results, _settings(Options, given), given.most), _say)
+    for line in table(results):
+        print(line)
     return 0
 
 

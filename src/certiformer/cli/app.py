@@ -8,7 +8,7 @@ from .flags import Given, command
 from .terminal import say
 
 
-@command(Serving, Options, argument=None, without=("timeout", "budget"))
+@command(Serving, Options, argument=(), without=("timeout", "budget"))
 def app(given: Given) -> int:
     """Open a page in the browser: type a sentence and watch its words being certified.
 

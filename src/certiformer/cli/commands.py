@@ -15,13 +15,16 @@ from .attack import attack
 from .certify import certify
 from .check import check
 from .evaluate import evaluate
+from .export import export
 from .finetune import finetune
+from .image import image
 from .importance import importance
 from .models import models
 from .radius import radius
 from .report import report
 from .sweep import sweep
 from .train import train
+from .verify import verify
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "radius": radius,
@@ -29,6 +32,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "check": check,
     "attack": attack,
     "importance": importance,
+    "verify": verify,
+    "image": image,
+    "export": export,
     "report": report,
     "app": serve,
     "sweep": sweep,

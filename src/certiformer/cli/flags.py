@@ -45,14 +45,14 @@ class Given:
 
 def command(
     *kinds: type,
-    argument: inspect.Parameter | Literal["texts"] | None = "texts",
+    argument: Sequence[inspect.Parameter] | inspect.Parameter | Literal["texts"] = "texts",
     without: Sequence[str] = (),
     aliases: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[[Given], int]], Command]:
     """Makes a function of what was given a command, with a flag for every field of some dataclasses; first ones win.
 
-    `argument` stands before the flags: by default the sentences, none for None. `without` names fields that say
-    nothing here; `aliases` are further names of flags, by field. The function returns the exit code.
+    `argument` stands before the flags: by default the sentences; there may be several or none. `without` names fields
+    that say nothing here; `aliases` are further names of flags, by field. The function returns the exit code.
     """
 
     def decorate(function: Callable[[Given], int]) -> Command:
@@ -70,7 +70,7 @@ def command(
                 code = function(Given(tuple(texts), values, said))
             raise typer.Exit(code)
 
-        before = [_texts()] if argument == "texts" else [] if argument is None else [argument]
+        before = [_texts()] if argument == "texts" else argument if isinstance(argument, Sequence) else [argument]
         parameters = [_context(), *before, *flags.values()]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -34,7 +34,7 @@ class Training(Labelled, Quiet):
     bfloat16: bool = option(False, "The same as --precision bfloat16.")
 
 
-@command(Training, Config, Recipe, Machine, argument=None, without=("threads",), aliases=SHORT_NAMES)
+@command(Training, Config, Recipe, Machine, argument=(), without=("threads",), aliases=SHORT_NAMES)
 def train(given: Given) -> int:
     """Train the paper's classifier, with --certify so that it can be certified; run it again to continue after a kill.
 

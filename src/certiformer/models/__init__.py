@@ -52,8 +52,9 @@ def load(
     """Open a model.
 
     `source` is the name of a bundled model ("sst-1", "sst-2", "sst-3"; None is the default), a folder, "hf:NAME" for a
-    name on the Hugging Face hub, a Hugging Face model (with its `tokenizer`) or pipeline, or any module that maps
-    embeddings `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or `labels`).
+    name on the Hugging Face hub, an .onnx file, a Hugging Face model (with its `tokenizer`) or pipeline, or any module
+    that maps embeddings `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or
+    `labels`).
 
     `shape` is that of one input of a module that takes other tensors, as (3, 32, 32) for pictures `[batch, 3, 32, 32]`;
     with `patch` its positions are the patches of that size, else it has none and moves as a whole.
@@ -91,6 +92,10 @@ def _by_name(source: str | os.PathLike[str], *, tokenizer: Any, token: int | Non
     from .huggingface import needs_transformers, read_pretrained
 
     check_name(source)
+    if os.fspath(source).endswith((".onnx", ".onnx.gz")):
+        from .onnx import read_onnx
+
+        return read_onnx(source)
     if isinstance(source, str) and source.startswith(HUB):
         return read_pretrained(
             source.removeprefix(HUB), tokenizer=tokenizer, token=token, threshold=threshold, local=False

@@ -1,0 +1,115 @@
+"""`certiformer image`"""
+
+from __future__ import annotations
+
+import json as encoder
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..core.names import option
+from ..errors import InputError
+from ..named import check_name
+from ..norms import norm_name
+from ..numbers import down, up
+from ..options import AttackQuestion, Beside, Options, Question, RadiusCall
+from .flags import Given, command, one_argument
+from .options import Quiet
+from .terminal import console, say
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..report.pictures import Patches
+
+SHADES = " .:-=+*#%@"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Quiet):
+    """How the picture is read, and where the results go."""
+
+    mean: str | None = option(None, "Subtracted from pixels of 0 to 1: a number, or one a channel with commas.")
+    std: str | None = option(None, "What they are divided by then.")
+    json: bool = option(False, "Print JSON instead of text.")
+    out: Path | None = option(None, "Write a page with pictures to this .html file too.")
+
+
+MODEL = one_argument("model", "An ONNX file, a folder, or hf:NAME, of a model that cuts pictures into patches.")
+PICTURE = one_argument("picture", "A .npy array as the model reads it, or a .png, .jpg, ...")
+
+
+@command(Drawn, RadiusCall, Beside, AttackQuestion, argument=(MODEL, PICTURE), without=("words",))
+def image(given: Given) -> int:
+    """How far may each patch of a picture move? Certified and attacked radii, as a map beside the picture.
+
+    Example: [bold]certiformer image vit.onnx digit.png --norm inf --out page.html[/bold]
+    """
+    target = given(Drawn)
+    if target.out is not None and (target.out.suffix != ".html" or not target.out.parent.is_dir()):
+        raise InputError(f"--out {target.out}: expected a name that ends in .html, in a folder that is there")
+    question, attacking = given(Question), given(AttackQuestion)
+    check_name(given.values["model"])
+    from ..api import Certifier
+    from ..models import load
+    from ..models.device import pick_device
+    from ..models.folder import write_bytes
+    from ..models.images import read_picture
+    from ..report.pictures import measure_patches, patches_page
+
+    picture = read_picture(given.values["picture"], mean=_numbers("mean", target.mean), std=_numbers("std", target.std))
+    certifier = Certifier(load(given.values["model"]), given(Options), device=str(pick_device(given.device)))
+    found = measure_patches(certifier, picture, question, attacking if given(Beside).attack else None)
+    if target.json:
+        typer.echo(encoder.dumps({"model": certifier.model.name, **found.to_dict()}))
+    elif target.quiet:
+        for k, (proved, reached) in enumerate(zip(found.certified, found.attacked, strict=True)):
+            typer.echo(f"{k}\t{proved!r}\t{'' if reached is None else repr(reached)}")
+    else:
+        _show(found)
+    if target.out is not None:
+        write_bytes(target.out, patches_page(found, certifier.model.name).encode())
+        if not target.quiet:
+            say(f"written: {target.out}")
+    return 0
+
+
+def _numbers(name: str, given: str | None) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in given.split(",")) if given else ()
+    except ValueError:
+        found = (math.nan,)
+    if not all(math.isfinite(v) for v in found):
+        raise InputError(f"--{name} {given}: expected numbers with commas between them")
+    return found
+
+
+def _show(found: Patches) -> None:
+    """The picture in characters, and the radii beside it: the darker the patch, the less it may move."""
+    from rich.text import Text
+
+    output = console()
+    output.print(f"The model says {found.label} (margin {found.margin:.3g}).", markup=False)
+    rows, columns = found.grid
+    blown = found.map.repeat_interleave(found.patch[0], dim=0).repeat_interleave(found.patch[1], dim=1)
+    left, right = _shaded(found.original.mean(dim=0)), _shaded(blown)
+    if 2 * (len(left[0]) + len(right[0])) + 3 <= output.width:
+        for a, b in zip(left, right, strict=True):
+            output.print(Text("".join(2 * c for c in a) + "   " + "".join(2 * c for c in b)))
+    weakest = min(range(len(found.certified)), key=lambda k: found.certified[k])
+    row, column = divmod(weakest, columns)
+    told = f"{rows} x {columns} patches; the weakest, at row {row}, column {column}, may move by "
+    told += f"{down(found.certified[weakest])} in {norm_name(found.norm)}"
+    reached = [r for r in found.attacked if r is not None]
+    told += f"; an attack needs {up(min(reached))} somewhere." if reached else "."
+    output.print(told)
+    output.print(f"{norm_name(found.norm)}, {found.chosen}, {found.seconds:.1f} s", style="dim")
+
+
+def _shaded(values: Tensor) -> list[str]:
+    low, high = float(values.min()), float(values.max())
+    scaled = ((values - low) / max(high - low, 1e-300) * (len(SHADES) - 1)).round().long()
+    return ["".join(SHADES[int(v)] for v in row) for row in scaled]

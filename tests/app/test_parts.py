@@ -44,7 +44,7 @@ def test_the_parts_make_the_whole(certifier: cf.Certifier, words: int) -> None:
     shown = [m for m in told if m["kind"] == "sentence"]
     assert len(shown) > 2
     assert [m["done"] for m in shown] == sorted({m["done"] for m in shown})
-    document = from_json(told[-1]["files"]["report.json"])
+    document = from_json(told[-1]["files"]["report.json"].decode())
     assert document.complete
     assert document.settings["words"] == words
     (run,) = document.results[0].runs
@@ -59,7 +59,7 @@ def test_the_parts_make_the_whole(certifier: cf.Certifier, words: int) -> None:
 def test_what_is_stopped_is_what_was_found_before(certifier: cf.Certifier) -> None:
     told = given(certifier, Asked("a thin plot but a wonderful cast", "sst-1"), stop_after=1)
     assert told[-1]["state"] == "stopped"
-    document = from_json(told[-1]["files"]["report.json"])
+    document = from_json(told[-1]["files"]["report.json"].decode())
     assert not document.complete
     assert len(document.results[0].runs[0].places) == 2
 
@@ -68,7 +68,7 @@ def test_time_that_is_up_ends_it(certifier: cf.Certifier) -> None:
     told = given(certifier, Asked("a thin plot", "sst-1"), limits=Limits(1e-9, 12, 100))
     assert told[-1]["state"] == "stopped"
     assert "out of time" in told[-1]["message"]
-    assert not from_json(told[-1]["files"]["report.json"]).complete
+    assert not from_json(told[-1]["files"]["report.json"].decode()).complete
 
 
 def test_too_many_sets_are_refused(certifier: cf.Certifier) -> None:
@@ -106,7 +106,7 @@ def test_a_line_is_full_and_empties() -> None:
 def test_nothing_follows_the_end() -> None:
     async def run() -> list[str]:
         job = Job(Asked("x", "m"), "a")
-        job.tell("end", state="done", files={"report.json": "{}"})
+        job.tell("end", state="done", files={"report.json": "e30="})
         job.tell("sentence", done=3)
         return [message["kind"] async for _, message in job.follow() if message is not None]
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import certiformer as cf
+from certiformer.certificate.file import unpacked
+from certiformer.cli import main
 from certiformer.numbers import down
 from certiformer.report import from_json
 
@@ -37,6 +41,21 @@ def test_words_come_one_after_the_other_and_are_those_of_the_library(server: Ser
     assert [down(place.certified) for place in found.runs[0].places] == run["certified"].split()
 
 
+def test_a_certificate_is_made_of_what_is_shown_and_holds(server: Server, tmp_path: Path) -> None:
+    name = server.ask("a dull film", positions="2", radius="0.1")
+    (file,) = ended(server, name)["files"]
+    connection = server.open("GET", f"/api/questions/{name}/{file}")
+    kept = tmp_path / file
+    kept.write_bytes(connection.getresponse().read())
+    words, _ = unpacked(kept.read_bytes())
+    assert "dull" in json.dumps(words)
+    if find_spec("certiformer_checker") is None:
+        pytest.skip("the file was made; the second program, which checks it, is not installed")
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", str(kept), "--model", "sst-1"])
+    assert not stopped.value.code
+
+
 def test_who_lost_the_line_goes_on_where_it_was(server: Server) -> None:
     name = server.ask("a film")
     told = list(server.follow(name))
@@ -63,6 +82,11 @@ def test_who_lost_the_line_goes_on_where_it_was(server: Server) -> None:
         ({"text": "a", "model": "sst-1", "budget": "endless"}, "budget='endless': expected"),
         ({"text": "a", "model": "sst-1", "device": "cuda"}, "'device': expected one of text"),
         ({"text": "a" * 481, "model": "sst-1"}, "at most 480 here"),
+        ({"text": "a", "model": "sst-1", "positions": "1"}, "a certificate needs both"),
+        ({"text": "a", "model": "sst-1", "positions": "1,2", "radius": "0.1"}, "positions='1,2': expected positions"),
+        ({"text": "a", "model": "sst-1", "positions": "../x", "radius": "0.1"}, "positions='../x': expected positions"),
+        ({"text": "a", "model": "sst-1", "positions": "1", "radius": "nan"}, "radius='nan': expected a radius"),
+        ({"text": "a", "model": "sst-1", "positions": "1", "radius": 0.1}, "radius=0.1: a certificate needs both"),
     ],
 )
 def test_a_wrong_question_is_refused_in_one_line(server: Server, body: Any, message: str) -> None:
@@ -77,6 +101,8 @@ def test_a_wrong_question_is_refused_in_one_line(server: Server, body: Any, mess
         (" ", {}, "holds no word"),
         (SLOW + " thirteen", {}, "13 words: at most 12 here"),
         ("a film", {"words": 3}, "words=3"),
+        ("a film", {"positions": "0", "radius": "0.1"}, "positions='0': no such set of words"),
+        ("a film", {"positions": "1", "radius": "9"}, "radius=9: refuted, so there is no certificate"),
     ],
 )
 def test_a_question_that_the_model_cannot_answer_ends_with_the_reason(

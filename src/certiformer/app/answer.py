@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..api import Certifier
@@ -12,6 +14,7 @@ from ..core.deadline import Deadline
 from ..errors import InputError
 from ..norms import norm_name, norm_order
 from ..options import AttackQuestion, Options, Question, settings
+from ..questions.certificates import file_name
 from ..questions.inputs import Prepared, prepare
 from ..questions.positions import position_sets
 from ..report import Run, Sentence, document, html, measure, sentence, to_json
@@ -60,6 +63,9 @@ class Answer:
         prepared = prepare(self.certifier.workspace, self.asked.text, device=self.certifier.options.device)
         self._check(prepared)
         self._plan()
+        if self.asked.positions:
+            self._certificate(prepared)
+            return
         deadline, why = Deadline.after(self.limits.seconds), None
         self._show(prepared)
         try:
@@ -101,6 +107,22 @@ class Answer:
             yield self.sets[first : first + size]
             took, first = time.monotonic() - began, first + size
             size = 2 * size if took < QUICK else max(1, size // 2) if took > SLOW else size
+
+    def _certificate(self, prepared: Prepared) -> None:
+        """The file of the proof for one set of words and the radius that was asked about."""
+        where = tuple(map(int, self.asked.positions.split("+")))
+        if where not in self.sets:
+            raise InputError(f"positions={self.asked.positions!r}: no such set of words")
+        name = file_name(prepared, where, norm_order(self.asked.norm))
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / name
+            found = self.certifier.certify(
+                self.asked.text, eps=self.asked.eps, norm=self.asked.norm, positions=[list(where)], certificate=file
+            )
+            if found.certificate is None:
+                raise InputError(f"radius={self.asked.radius}: {found.status}, so there is no certificate")
+            content = file.read_bytes()
+        self.tell("end", state="done", message=None, seconds=time.monotonic() - self.began, files={name: content})
 
     def _measure(self, part: list[tuple[int, ...]], deadline: Deadline) -> None:
         done = 0 if self.run is None else len(self.run.places)
@@ -169,7 +191,7 @@ class Answer:
             complete=whole,
             stopped=None if whole else why or "out of time",
         )
-        files = {"report.html": html(made), "report.json": to_json(made)}
+        files = {"report.html": html(made).encode(), "report.json": to_json(made).encode()}
         self.tell("end", state="done" if why is None else "stopped", message=why, seconds=made.seconds, files=files)
 
 

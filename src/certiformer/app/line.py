@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,7 @@ class Job:
     visitor: str
     name: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     messages: list[dict[str, Any]] = field(default_factory=list)
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     ended: bool = False
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     give_up: Callable[[Job], None] = lambda job: job.stop()  # what to do when nobody looks any longer
@@ -38,12 +39,17 @@ class Job:
         """Keep a message for all who look. Nothing follows the end."""
         if self.ended:
             return
-        self.files.update(content.pop("files", {}))
+        self.files |= {name: base64.b64decode(held) for name, held in content.pop("files", {}).items()}
         if kind == "end":
             self.ended, content["files"] = True, sorted(self.files)
         self.messages.append({"kind": kind, **content})
         self._news.set()
         self._news = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(map(len, self.files.values()))
 
     def stop(self) -> None:
         """Nobody wants the answer any longer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -17,8 +17,9 @@ from .line import Job, Line
 from .serving import Serving
 
 KEPT = 200  # questions that are kept after they ended, for who looks again or takes the report
+MOST_BYTES = 2**28  # of the files of these
 GRACE = 3.0  # seconds that a process has to stop by itself
-LONGEST = 2**24  # bytes of a message
+LONGEST = 2**26  # bytes of a message
 
 
 class Process:
@@ -131,11 +132,18 @@ class Pool:
         job = Job(asked, visitor, give_up=self.cancel)
         self.line.put(job)
         self._jobs[job.name] = job
-        ended = [name for name, old in self._jobs.items() if old.ended]
-        for name in ended[: max(0, len(ended) - KEPT)]:
-            del self._jobs[name]
+        self._forget()
         job.watch()
         return job
+
+    def _forget(self) -> None:
+        """Let the oldest go, where there are too many or their files too large."""
+        ended = deque(job for job in self._jobs.values() if job.ended)
+        size = sum(job.size for job in ended)
+        while len(ended) > KEPT or (ended and size > MOST_BYTES):
+            oldest = ended.popleft()
+            size -= oldest.size
+            del self._jobs[oldest.name]
 
     def job(self, name: str) -> Job:
         found = self._jobs.get(name)

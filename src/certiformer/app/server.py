@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,7 +34,8 @@ from .serving import LOCAL, Serving
 MOST_BYTES = 2**17  # of a request
 PATIENCE = 10.0  # seconds in which a request must have arrived
 HTML, TEXT, SCRIPT, STYLE, SVG = "text/html", "text/plain", "text/javascript", "text/css", "image/svg+xml"
-TYPES = {"report.html": HTML, "report.json": "application/json"}
+BYTES = "application/octet-stream"
+TYPES = {".html": HTML, ".json": "application/json"}
 
 
 class Guard:
@@ -143,12 +145,12 @@ class Asking:
         )
 
     async def file(self, request: Request) -> Response:
-        """The report of an answer, to be kept."""
+        """The report of an answer, or a certificate, to be kept."""
         job, name = self.pool.job(request.path_params["name"]), request.path_params["file"]
         if name not in job.files:
             raise InputError("there is no such file of this answer")
         headers = {"Content-Disposition": f'attachment; filename="certiformer-{name}"'}
-        return Response(job.files[name], media_type=TYPES[name], headers=headers)
+        return Response(job.files[name], media_type=TYPES.get(PurePath(name).suffix, BYTES), headers=headers)
 
 
 async def _stream(job: Job, first: int) -> AsyncIterator[str]:

@@ -5,6 +5,7 @@ The first line says which models there are. A line with `stop` ends the question
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import queue
@@ -57,6 +58,8 @@ class Worker:
             self.tell("end", state="failed", message=f"unexpected {type(error).__name__}; the server's log has more")
 
     def tell(self, kind: str, **content: Any) -> None:
+        if "files" in content:
+            content["files"] = {name: base64.b64encode(held).decode() for name, held in content["files"].items()}
         print(json.dumps({"kind": kind, **content}, allow_nan=False), file=self.out, flush=True)
 
 

@@ -1,7 +1,7 @@
 "use strict";
 // What the report and the app share: the words of a sentence in their colours, what is known of each, bars, a table,
 // the radius to ask about. A sentence `s` is made by `certiformer.report.page`; a view says how it is looked at:
-// {norms, norm, colour: "relative" | "absolute" | "status", eps, levels, most}. Text is only ever set as text.
+// {norms, norm, colour: "relative" | "absolute" | "status", eps, levels, most, more}. Text is only ever set as text.
 const show = (() => {
   const NONE = "–", MOST = 60, STEPS = 200;
   const SIGNS = {certified: "✓", open: "?", refuted: "✗", error: "!"};
@@ -196,9 +196,10 @@ const show = (() => {
         refuted: "refuted: an attack gets there.", error: "error: a proof and an attack contradict each other."};
       row(`At ${view.eps}`, el("span", own, `${SIGNS[own]} ${told[own]}`));
     }
+    const more = view.more ? view.more(s, x) : null; // what the app can do with it
     const least = size(x) === number(weakest(s, view)) ? ", may move least" : "";
     const where = el("span", "soft small", ` at ${x.where.split("+").join(" and ")}${least}`);
-    return el("div", "", el("h4", "", `‘${x.name}’`, where), list);
+    return el("div", "", el("h4", "", `‘${x.name}’`, where), list, more);
   }
 
   function bars(s, view) {

@@ -7,6 +7,11 @@ const EXAMPLES = ["a thin plot but a wonderful cast", "a dull and lifeless film"
 const view = {norms: [""], norm: 0, colour: "relative", eps: null, levels: 0};
 let panels = [], touched = false, known = {models: []};
 
+view.more = (s, x) => {
+  const panel = panels.find(p => p.sentence === s);
+  return panel && !panel.running && Number(x.certified) > 0 ? panel.certificate(x) : null;
+};
+
 async function call(method, path, content) {
   const how = {method, headers: {}};
   if (content) { how.headers["Content-Type"] = "application/json"; how.body = JSON.stringify(content); }
@@ -24,6 +29,27 @@ function say(text, wrong) {
 
 const left = seconds => (seconds < 1.5 ? "about a second" : seconds < 90 ? `about ${Math.round(seconds)} s` : `about ${Math.round(seconds / 60)} min`);
 const sentenceCase = text => text.charAt(0).toUpperCase() + text.slice(1);
+
+// Follow what is told of a question, to its end.
+function follow(name, take) {
+  const stream = new EventSource(`api/questions/${name}/events`);
+  stream.addEventListener("message", event => {
+    const message = JSON.parse(event.data);
+    if (message.kind === "end") stream.close();
+    take(message);
+  });
+  stream.addEventListener("error", () => {
+    if (stream.readyState === EventSource.CLOSED) take({kind: "end", state: "failed", message: "the connection was lost", files: []});
+  });
+  return stream;
+}
+
+function download(name, file, told) {
+  const link = el("a", "", told);
+  link.href = `api/questions/${name}/${encodeURIComponent(file)}`;
+  link.download = `certiformer-${file}`;
+  return link;
+}
 
 // What one model says of the sentence.
 class Panel {
@@ -48,11 +74,7 @@ class Panel {
       const {name} = await call("POST", "api/questions", this.asked);
       this.name = name;
       if (!this.running) { await this.stop(); return; }
-      this.stream = new EventSource(`api/questions/${name}/events`);
-      this.stream.addEventListener("message", event => this.take(JSON.parse(event.data)));
-      this.stream.addEventListener("error", () => {
-        if (this.stream.readyState === EventSource.CLOSED) this.end({state: "failed", message: "the connection was lost", files: []});
-      });
+      this.stream = follow(name, message => this.take(message));
     } catch (error) {
       this.end({state: "failed", message: error.message, files: []});
     }
@@ -93,21 +115,38 @@ class Panel {
   end(message) {
     if (!this.running) return;
     this.running = false;
-    if (this.stream) this.stream.close();
     this.meter.remove();
     if (this.sentence) for (const run of Object.values(this.sentence.runs || {})) delete run.left;
     this.redraw();
     if (message.state === "failed") this.place.append(el("p", "bad", sentenceCase(message.message)));
     if (message.state === "stopped") this.place.append(el("p", "note", `${sentenceCase(message.message || "stopped")}: this is what was found by then.`));
-    if (message.files.length) {
-      for (const [file, told] of [["report.html", "Download the report"], ["report.json", "Download the JSON"]]) {
-        const link = el("a", "", told);
-        link.href = `api/questions/${this.name}/${file}`;
-        link.download = `certiformer-${file}`;
-        this.files.append(link);
-      }
-    }
+    if (message.files.length) this.files.append(download(this.name, "report.html", "Download the report"),
+      download(this.name, "report.json", "Download the JSON"));
     finished();
+  }
+
+  // The proof of one set of words as a file that another program checks.
+  certificate(x) {
+    const told = el("span", "soft small"), out = el("p", "proof");
+    told.setAttribute("role", "status");
+    const make = button(`Make a certificate of ${x.certified}`, async () => {
+      make.disabled = true;
+      told.textContent = "working";
+      const failed = text => { make.disabled = false; told.textContent = sentenceCase(text); };
+      try {
+        const {name} = await call("POST", "api/questions", {...this.asked, positions: x.where, radius: x.certified});
+        follow(name, message => {
+          if (message.kind !== "end") return;
+          if (!message.files.length) { failed(message.message || "stopped"); return; }
+          const link = download(name, message.files[0], message.files[0]);
+          const held = document.activeElement === make || document.activeElement === document.body;
+          out.replaceChildren("Certificate: ", link);
+          if (held) link.focus();
+        });
+      } catch (error) { failed(error.message); }
+    });
+    out.append(make, " ", told);
+    return out;
   }
 
   async stop() {

@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 $(TOOLS): $(STAMP)
-	@$(PIP) --editable '.[dev]' --editable ./reproduction
+	@$(PIP) --editable '.[dev]' --editable ./reproduction --editable ./checker
 	@touch $@
 
 # a small model gains nothing from threads, and on a busy machine they wait for each other; memory that one evaluation

@@ -46,7 +46,7 @@ def test_the_source_archive_holds_what_its_tests_need(built: tuple[Path, Path]) 
         held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     wanted = ["Makefile", "constraints.txt", "pyproject.toml", "LICENSE", *(p.name for p in ROOT.glob("*.md"))]
     wanted += ["mkdocs.yml", "CITATION.cff", ".github/ISSUE_TEMPLATE/wrong-certificate.yml"]
-    for folder in ("src", "tests", "reproduction", "docs", "examples", "tools"):
+    for folder in ("src", "tests", "reproduction", "checker", "docs", "examples", "tools"):
         files = (p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.is_file())
         wanted += [p.as_posix() for p in files if not LEFT_OUT & set(p.parts) and not p.name.startswith(".")]
     assert sorted(set(wanted) - held) == []

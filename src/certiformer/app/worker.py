@@ -30,9 +30,8 @@ FACTS = {"num_hidden_layers": "layers", "hidden_size": "width", "vocab_size": "w
 class Worker:
     """The models, opened once, and the question at hand."""
 
-    def __init__(self, out: TextIO, setup: dict[str, Any]) -> None:
-        self.out = out
-        self.stopped = threading.Event()
+    def __init__(self, out: TextIO, setup: dict[str, Any], stopped: threading.Event) -> None:
+        self.out, self.stopped = out, stopped
         self.limits = Limits(**setup["limits"])
         self.options = Options(**{**setup["options"], "device": str(pick_device(setup["options"]["device"] or "auto"))})
         self.certifiers = {
@@ -81,27 +80,27 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints goes to the log
+    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    stopped = threading.Event()
+    threading.Thread(target=_listen, args=(waiting, stopped), daemon=True).start()
     try:
-        worker = Worker(out, json.loads(sys.stdin.readline()))
+        worker = Worker(out, waiting.get(), stopped)
     except CertiformerError as error:
         print(json.dumps({"kind": "failed", "message": str(error)}), file=out, flush=True)
         return 2
     worker.tell("ready", models=worker.describe())
-    waiting: queue.SimpleQueue[Asked] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(worker, waiting), daemon=True).start()
     while True:
-        asked = waiting.get()
-        worker.answer(asked)
+        worker.answer(Asked(**waiting.get()))
 
 
-def _listen(worker: Worker, waiting: queue.SimpleQueue[Asked]) -> None:
+def _listen(waiting: queue.SimpleQueue[dict[str, Any]], stopped: threading.Event) -> None:
     for line in sys.stdin:
         content = json.loads(line)
         if content.get("stop"):
-            worker.stopped.set()
+            stopped.set()
         else:
-            worker.stopped.clear()
-            waiting.put(Asked(**content))
+            stopped.clear()
+            waiting.put(content)
     os._exit(0)  # nobody asks any longer
 
 

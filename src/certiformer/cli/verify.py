@@ -60,7 +60,11 @@ def verify(given: Given) -> int:
         text = _page(instance, answer, given) if out.suffix == ".html" else result_text(answer, instance.query)
         write_bytes(out, text.encode())
     if target.json:
-        typer.echo(encoder.dumps({**_files(given), **answer.to_dict(), "settings": settings(options, device=str(options.device))}))
+        typer.echo(
+            encoder.dumps(
+                {**_files(given), **answer.to_dict(), "settings": settings(options, device=str(options.device))}
+            )
+        )
     else:
         typer.echo(answer.verdict)
         if not target.quiet:

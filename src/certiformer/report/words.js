@@ -176,7 +176,7 @@ const show = (() => {
     const list = el("dl", "facts");
     const row = (name, told) => list.append(el("dt", "", name), el("dd", "", told));
     const each = x.where.includes("+") ? "each of them" : "its embedding";
-    const share = x.normalized && x.normalized !== NONE ? ` That is ${x.normalized} of the embedding's length.` : "";
+    const share = x.normalized && x.normalized !== NONE ? ` That is ${x.normalized} of the embedding’s length.` : "";
     if (x.certified !== undefined) {
       row("Proved", Number(x.certified) > 0
         ? `No change of ${each} by less than ${x.certified} in ${norm} changes the answer ‘${s.label}’.${share}`
@@ -348,7 +348,10 @@ const show = (() => {
     });
     set(view.eps === null || view.eps === undefined ? Number(written(0.6 * top)) : view.eps, null);
     return {node: el("span", "slider", el("span", "soft small", `at radius, ${normOf(view)}`), range, field, told),
-      tell(text) { told.textContent = text; }};
+      tell(text) {
+        told.textContent = text;
+        if (text) range.setAttribute("aria-valuetext", `${view.eps} in ${normOf(view)}: ${text}`);
+      }};
   }
 
   const tally = counts => Object.keys(SIGNS).filter(k => counts[k]).map(k => `${counts[k].toLocaleString("en")} ${k}`).join(", ");

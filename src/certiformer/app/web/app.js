@@ -57,6 +57,7 @@ class Panel {
     this.model = model;
     this.asked = asked;
     this.running = true;
+    this.proofs = {};
     this.told = el("span", "small soft", "waiting");
     this.bar = el("progress");
     this.bar.max = 1;
@@ -127,6 +128,7 @@ class Panel {
 
   // The proof of one set of words as a file that another program checks.
   certificate(x) {
+    if (this.proofs[x.where]) return el("p", "proof", "Certificate: ", this.proofs[x.where]);
     const told = el("span", "soft small"), out = el("p", "proof");
     told.setAttribute("role", "status");
     const make = button(`Make a certificate of ${x.certified}`, async () => {
@@ -138,7 +140,7 @@ class Panel {
         follow(name, message => {
           if (message.kind !== "end") return;
           if (!message.files.length) { failed(message.message || "stopped"); return; }
-          const link = download(name, message.files[0], message.files[0]);
+          const link = this.proofs[x.where] = download(name, message.files[0], message.files[0]);
           const held = document.activeElement === make || document.activeElement === document.body;
           out.replaceChildren("Certificate: ", link);
           if (held) link.focus();

@@ -55,16 +55,16 @@ def singular(kind: str) -> float:
 @pytest.mark.parametrize("kind", ["layer", "rms", "written out", "by parts"])
 @pytest.mark.parametrize(("method", "relaxation"), WAYS)
 def test_no_ball_that_holds_zero_over_zero_is_certified(kind: str, method: Any, relaxation: Any) -> None:
-    model = cf.load(Norm(kind, 0.0))
+    certifier = cf.Certifier(cf.load(Norm(kind, 0.0)), method=method, relaxation=relaxation)
     far = singular(kind)
     for eps in (far, 100 * far) if method == "backward" else (far,):
-        found = cf.bounds(model, X, eps=eps, positions=[[0]], method=method, relaxation=relaxation, label=0)
+        found = certifier.bounds(X, eps=eps, positions=[[0]], label=0)
         assert (found.lower == -math.inf).all()
         assert "not defined on the whole range" in str(found.reasons[0])
-    near = cf.bounds(model, X, eps=1e-3 * far, positions=[[0]], method=method, relaxation=relaxation, label=0)
+    near = certifier.bounds(X, eps=1e-3 * far, positions=[[0]], label=0)
     assert torch.isfinite(near.lower).all()
     if method == "backward":
-        assert 0 < cf.radius(model, X, positions=[[0]], method=method).radii[0] < far
+        assert 0 < certifier.radius(X, positions=[[0]]).radii[0] < far
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
@@ -173,11 +173,9 @@ def test_a_ball_that_reaches_the_border_of_a_function_has_no_bounds(name: str, m
             y = function(x[:, 0])
             return torch.cat([0.001 * y.sum(dim=1, keepdim=True) + 3, 0 * y[:, :1]], dim=1)
 
-    model = cf.load(Outer())
-    found = cf.bounds(
-        model, X, eps=border, positions=[[0]], norm=math.inf, method=method, relaxation=relaxation, label=0
-    )
+    certifier = cf.Certifier(cf.load(Outer()), method=method, relaxation=relaxation)
+    found = certifier.bounds(X, eps=border, positions=[[0]], norm=math.inf, label=0)
     assert (found.lower == -math.inf).all()
     assert "not defined on the whole range" in str(found.reasons[0])
     if method == "backward":
-        assert 0 < cf.radius(model, X, positions=[[0]], norm=math.inf, method=method).radii[0] < border
+        assert 0 < certifier.radius(X, positions=[[0]], norm=math.inf).radii[0] < border

@@ -12,6 +12,7 @@ import typer
 from .._version import __version__
 from .app import app as serve
 from .attack import attack
+from .card import card
 from .certify import certify
 from .check import check
 from .evaluate import evaluate
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "report": report,
     "app": serve,
     "sweep": sweep,
+    "card": card,
     "models": models,
     "train": train,
     "finetune": finetune,

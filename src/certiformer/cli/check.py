@@ -100,7 +100,7 @@ def _checked(file: Path, extra: list[str], environment: dict[str, str]) -> Check
         [sys.executable, "-m", CHECKER, str(file), *extra], capture_output=True, text=True, env=environment, check=False
     )
     lines = (run.stdout.strip() or run.stderr.strip() or "the checker said nothing").splitlines()
-    return Checked(file, run.returncode, lines[-1])
+    return Checked(file, run.returncode, lines[-1].removeprefix("holds: ").removeprefix("does not hold: "))
 
 
 def _tell(checked: Checked, *, alone: bool) -> None:

@@ -58,9 +58,12 @@ class Recording(Engine):
         """Nodes at which sweeps end in a linear form."""
         return self.scheme.anchors - frozenset(self.scheme.local)
 
+    def _slack(self, box: Box) -> Tensor:
+        """By how much bounds of a node are widened, `[instances]`."""
+        return self.loosened * entries(torch.maximum(box.lower.abs(), box.upper.abs())).amax(dim=1)
+
     def _widened(self, box: Box) -> Box:
-        size = torch.maximum(box.lower.abs(), box.upper.abs())
-        slack = (self.loosened * entries(size).amax(dim=1)).reshape(-1, *(1,) * (size.dim() - 1))
+        slack = self._slack(box).reshape(-1, *(1,) * (box.lower.dim() - 1))
         return Box(box.lower - slack, box.upper + slack)
 
     def _interval(self, node: Node) -> Box:
@@ -73,7 +76,9 @@ class Recording(Engine):
         return self._widened(box), form
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
-        reach = super()._reach(node, box, form).times(1 + self.loosened)
+        distance, radial = super()._reach(node, box, form).times(1 + self.loosened)
+        slack = self._slack(box).reshape(-1, *(1,) * (distance.dim() - 1))
+        reach = Reach(distance + slack, radial + slack)
         self.reaches[node.index] = reach
         return reach
 

@@ -85,14 +85,14 @@ def _folder(model: str) -> Path:
 
 def _environment() -> dict[str, str]:
     """In which the checker can be run: where it is installed, or beside the sources of this package."""
-    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-    if find_spec(CHECKER) is not None:
-        return environment
-    beside = Path(__file__).resolve().parents[3] / "checker"
-    if not (beside / CHECKER).is_dir():
+    found = find_spec(CHECKER)
+    place = Path(__file__).resolve().parents[3] / "checker" / CHECKER
+    if found is not None and found.origin is not None:
+        place = Path(found.origin).parent
+    if not place.is_dir():
         raise InputError("the checker is not installed: pip install certiformer-checker")
-    paths = (str(beside), os.environ.get("PYTHONPATH"))
-    return environment | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    paths = (str(place.parent), os.environ.get("PYTHONPATH"))
+    return {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
 
 
 def _checked(file: Path, extra: list[str], environment: dict[str, str]) -> Checked:

@@ -93,7 +93,8 @@ def _origin(measured: Measured) -> list[str]:
     data = about["data"]
     return [
         f"Measured with certiformer {about['certiformer']} on {data['name']}, {data['split']} part,",
-        f"{data['sentences']:,} sentences (SHA-256 `{data['sha256'][:16]}`); SHA-256 of the weights: `{measured.hashes['weights'][:16]}`.",
+        f"{data['sentences']:,} sentences (SHA-256 `{data['sha256'][:16]}`);",
+        f"SHA-256 of the weights: `{measured.hashes['weights'][:16]}`.",
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -219,7 +218,7 @@ class Case:
                 below_zero = np.minimum(a, 0.0) if below_zero is None else below_zero
                 part = PULL[kind](above_zero, lower) + PULL[kind](below_zero, upper)
             shape = self.graph[parent].shape
-            parts.append((parent, part.reshape(-1, *shape) if kind == "whole" else gathered(part, shape)))
+            parts.append((parent, part.reshape(len(a), *shape) if kind == "whole" else gathered(part, shape)))
         return parts
 
     def _shifted(self, i: int, a: Array, error: Array) -> tuple[Array, Array]:
@@ -267,27 +266,24 @@ class Case:
         away = up((away + np.maximum(sup, 0.0) + wrong) * (1 + gamma(8))).reshape(-1, n)
         slope = slope.reshape(-1, n, *slope.shape[1:])
         for place, (d, r) in enumerate(zip(distance.reshape(-1), radial.reshape(-1), strict=True)):
-            first = slope[place], float(length(away[place])), 0.0
-            rows = self.identity(i, place * n, (place + 1) * n, 1.0)
-            half = self.sweep(i, rows, False, halfway=True)
+            half = self.sweep(i, self.identity(i, place * n, (place + 1) * n, 1.0), False, halfway=True)
             off = (Span(half.b) + away_from[place * n : (place + 1) * n]).size()
             rest = float(length(up(off + half.error))) + sum(self._length(rule, m) for rule, m in half.met)
-            ways = [self._reach(first[0], c[place], first[1], above(np.abs(unit(c[place])), away[place]))]
-            ways.append(self._reach(half.a, c[place], float(up(rest * (1 + gamma(64)))), rest * (1 + gamma(64))))
+            rest *= 1 + gamma(len(half.met) + 8)
+            along = float(above(np.abs(unit(c[place])), away[place]))
+            ways = [self._reach(slope[place], c[place], float(length(away[place])), along)]
+            ways.append(self._reach(half.a, c[place], rest, rest))
             require(d >= min(w[0] for w in ways), f"the distance that is claimed of node {i} does not follow")
             require(r >= min(d, *(w[1] for w in ways)), f"the radial reach that is claimed of node {i} does not follow")
         self.reach[i] = distance, radial
 
-    def _reach(self, rows: Array, c: Array, rest: float, rest_along: Any) -> tuple[float, float]:
-        """`sup |B δ| + rest`, and the same along c."""
+    def _reach(self, rows: Array, c: Array, rest: float, along: float) -> tuple[float, float]:
+        """`sup |B δ| + rest`, and `sup |ê·B δ|` with what is to be added along c; ê and the product are rounded."""
         distance = float(up(self.region.longest(rows) + rest))
-        e = unit(c)
-        along = np.tensordot(e, rows, axes=1)[None]
-        sup = max(0.0, -float(self.region.least(along)[0]), -float(self.region.least(-along)[0]))
-        lost_there = float(length(np.abs(rows).reshape(-1)) * length(self.far[0].reshape(-1))) * gamma(len(c) + 8)
-        return distance, float(
-            up((sup + float(rest_along)) * (1 + gamma(8)) + lost_there + distance * gamma(len(c) + 8))
-        )
+        row = np.tensordot(unit(c), rows, axes=1)[None]
+        sup = max(0.0, -float(self.region.least(row)[0]), -float(self.region.least(-row)[0]))
+        wrong = distance + float(length(rows.reshape(-1)) * length(self.far[0].reshape(-1)))
+        return distance, float(up((sup + along) * (1 + gamma(8)) + wrong * gamma(len(c) + 8)))
 
     def _length(self, rule: Planes, m: Array) -> float:
         """At least the length of `M r`, for the remainders r of planes."""

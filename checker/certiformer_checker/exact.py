@@ -132,7 +132,7 @@ class ExactCase(Case):
                 parts = []
                 for kind, parent, low, high in zip(rule.kinds, rule.parents, rule.lower, rule.upper, strict=True):
                     part, shape = PULL[kind](over, low) + PULL[kind](under, high), self.graph[parent].shape
-                    parts.append((parent, part.reshape(-1, *shape) if kind == "whole" else gathered(part, shape)))
+                    parts.append((parent, part.reshape(len(a), *shape) if kind == "whole" else gathered(part, shape)))
             for parent, part in parts:
                 pending[parent] = pending[parent] + part if parent in pending else part
         ends = Ball(None, x=pending[0][:, 0])  # here balls end: the norm is taken of floating-point numbers, enclosed

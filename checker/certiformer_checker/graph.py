@@ -71,7 +71,7 @@ def affine(node: Node, xs: list[Array], sizes: bool = False) -> Array:
     if op == "permute":
         return x.transpose(0, *(axis + 1 for axis in rules["order"]))
     if op == "reshape":
-        return x.reshape(-1, *node.shape)
+        return x.reshape(len(x), *node.shape)
     if op == "slice":
         return np.take(x, range(rules["start"], rules["start"] + rules["length"]), rules["axis"] + 1)
     if op == "concat":
@@ -104,7 +104,7 @@ def transposed(node: Node, a: Array, shapes: list[tuple[int, ...]]) -> list[Arra
     if op == "permute":
         return [a.transpose(0, *(axis + 1 for axis in np.argsort(node.rules["order"])))]
     if op == "reshape":
-        return [a.reshape(-1, *shape)]
+        return [a.reshape(len(a), *shape)]
     if op == "slice":
         result = np.zeros((a.shape[0], *shape), dtype=a.dtype)
         place = slice(node.rules["start"], node.rules["start"] + node.rules["length"])

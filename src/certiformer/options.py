@@ -42,6 +42,7 @@ Substitutions = Mapping[str, Sequence[str]]
 Progress = Callable[[int, int], None]  # how much is done, and of how much
 
 SPLITS_WITH_STEPS = 4
+MOST_SPLITS = 1 << 14  # where time is the limit
 P = ParamSpec("P")
 A = TypeVar("A")
 B = TypeVar("B")
@@ -67,9 +68,11 @@ class Options(Machine, BoundOptions):
     """How answers are found."""
 
     steps: int = option(0, "Steps of optimising the bounds: tighter and slower.")
-    splits: int | None = option(None, "Pieces each ball may be split into: tighter and slower; 4 with steps.")
+    splits: int | None = option(
+        None, "Pieces each ball may be cut into: tighter and slower; by default 4 with steps, and any number in a time."
+    )
     tolerance: float = option(1e-3, "Relative width to which a radius is searched.")
-    timeout: float | None = option(None, "Seconds after which the answer is what has been proved by then.")
+    timeout: float | None = option(None, "Seconds in which to prove as much as possible: bounds, then piece by piece.")
     dtype: Precision = option("float64", "Number format of the bounds.")
 
     def __post_init__(self) -> None:
@@ -90,7 +93,16 @@ class Options(Machine, BoundOptions):
     @property
     def most_splits(self) -> int:
         """Into how many pieces a ball may be split."""
-        return (SPLITS_WITH_STEPS if self.steps else 0) if self.splits is None else self.splits
+        if self.splits is not None:
+            return self.splits
+        if self.timed and self.method != "ibp":
+            return MOST_SPLITS
+        return SPLITS_WITH_STEPS if self.steps else 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether a time is given in which to prove as much as possible."""
+        return self.timeout is not None or self.seconds is not None
 
 
 @dataclass(frozen=True, kw_only=True)

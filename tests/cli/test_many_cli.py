@@ -314,7 +314,7 @@ def test_time_enough_changes_nothing(folder, capsys):
         "--norm",
         "inf",
     ]
-    assert run(capsys, *call) == run(capsys, *call, "--timeout", "1000")
+    assert run(capsys, *call) == run(capsys, *call, "--timeout", "1000", "--splits", "0")
 
 
 def test_what_takes_long_is_told_and_goes_on(folder, capsys, monkeypatch):

@@ -22,7 +22,8 @@ from certiformer.core.ops.normalize import Normalize
 from certiformer.core.ops.softmax import OfDifferences
 from certiformer.core.problem import Problem
 from certiformer.core.relaxation import Scheme, Style
-from certiformer.core.split import Split, divide
+from certiformer.core.branch import divide
+from certiformer.core.split import Split
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 from enclosure import WAYS, enclosed

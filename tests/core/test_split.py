@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 import certiformer as cf
+from certiformer.core.branch import Branching, divide
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Cuts, Piece
-from certiformer.core.split import Split, divide
+from certiformer.core.split import Split
 from certiformer.errors import InputError
 from certiformer.questions.inputs import prepare
 from conftest import IDS, random_model
+from enclosure import enclosed
 from kinds import asked
 
 
@@ -86,16 +88,22 @@ def split(problem: Problem, eps: Tensor, pieces: int) -> Split:
     return found
 
 
+def beyond(problem: Problem, factor: float) -> Tensor:
+    """Radii at which nothing is proved in one piece."""
+    eps = torch.full((len(problem),), 0.05, dtype=torch.float64)
+    for _ in range(40):
+        proved = (problem.margins(eps).lower > 0).all(dim=1)
+        if not proved.any():
+            break
+        eps = torch.where(proved, factor * eps, eps)
+    return eps
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
 @pytest.mark.parametrize("kind", ["random 1", "random 2", "pre, one layer, read inside", "products"])
 def test_pieces_cover_the_ball_and_each_is_bounded(kind: str, p: float) -> None:
     problem = asked(kind, p, "backward", "tight")
-    eps = torch.full((3,), 0.05, dtype=torch.float64)
-    for _ in range(40):  # to where nothing is proved in one piece
-        proved = (problem.margins(eps).lower > 0).all(dim=1)
-        if not proved.any():
-            break
-        eps = torch.where(proved, 1.25 * eps, eps)
+    eps = beyond(problem, 1.25)
     found = split(problem, eps, 6)
     assert all(1 < found.owners.count(i) <= 6 for i in range(3))
     of = list(found.owners)
@@ -214,8 +222,77 @@ def test_what_is_affine_needs_no_cutting() -> None:
 
 def test_an_instance_may_be_asked_twice() -> None:
     problem = asked("pre", 2.0, "backward", "tight", torch.float64)
-    split = divide(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+
+    def fresh() -> Problem:
+        return divide(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+
     eps = torch.tensor([0.1, 0.2], dtype=torch.float64)
-    both = split.margins(eps, [0, 0]).lower
+    both = fresh().margins(eps, [0, 0]).lower
     for k in (0, 1):
-        torch.testing.assert_close(both[k], split.margins(eps[k : k + 1], [0]).lower[0])
+        torch.testing.assert_close(both[k], fresh().margins(eps[k : k + 1], [0]).lower[0])
+
+
+def test_what_is_proved_of_a_piece_is_not_bounded_again_within_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = asked("pre", 2.0, "backward", "tight", torch.float64)
+    found = split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+    eps = torch.full((len(problem),), 1e-3, dtype=torch.float64)
+    larger = found.margins(eps)
+    assert (larger.least > 0).all()
+    monkeypatch.setattr(Problem, "_bounded", None)  # whatever is asked now is known
+    smaller = found.margins(eps / 2)
+    assert torch.equal(smaller.lower, larger.lower)  # of the larger ball: it holds, and is no better
+    with pytest.raises(TypeError):
+        found.margins(eps * 2)
+    with pytest.raises(TypeError):  # a draft and a proof do not share what they know
+        found.margins(eps / 2, rounding=False)
+
+
+def test_a_failure_is_never_taken_for_known() -> None:
+    problem = asked("pre", 2.0, "backward", "tight", torch.float64)
+    found = split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+    far = torch.full((len(problem),), 1e3, dtype=torch.float64)
+    assert not (found.margins(far).least > 0).any()
+    assert not found.proved
+    assert not (found.margins(far).least > 0).any()
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_a_piece_is_called_empty_only_where_no_point_is_in_it(p: float) -> None:
+    generator = torch.Generator().manual_seed(5)
+    centre = torch.zeros(400, 1, 3, 3, dtype=torch.float64)
+    ball = Ball.of(centre, [(1,)] * 200 + [(0, 2)] * 200, torch.full((400,), 0.5, dtype=torch.float64), p)
+    normal = torch.linalg.qr(torch.randn(400, ball.dimension, 2, generator=generator, dtype=torch.float64))[0].mT
+    normal[:200, :, 3:] = 0
+    ends = torch.randn(400, 2, 2, generator=generator, dtype=torch.float64).sort(dim=2).values
+    ends[:40, 1] = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+    piece = Piece(ball.centre, ball.hot, ball.eps, p, normal=normal, low=ends[..., 0], high=ends[..., 1])
+    empty = piece.empty()
+    assert 20 < int(empty.sum()) < 380
+    within = inside(piece, moves(piece, 500))
+    assert not within[empty].any()
+    extent = ball.spread(normal.mT[None])[0]
+    beyond = ((piece.low > 1.001 * extent) | (piece.high < -1.001 * extent)).any(dim=1)
+    alone = torch.isinf(piece.low[:, 1])
+    assert empty[alone & beyond].all()
+    assert not Piece(ball.centre, ball.hot, ball.eps, p, normal=normal, low=-extent, high=extent).empty().any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "p"), [("random 2", 2.0), ("random 1", math.inf), ("post", 2.0), ("products", 1.0), ("products", 2.0)]
+)
+def test_every_node_of_every_piece_is_enclosed(kind: str, p: float) -> None:
+    problem = asked(kind, p, "backward", "tight")
+    eps = beyond(problem, 1.6)
+    branching = Branching(problem)
+    branching.grow(eps.tolist(), 5)
+    assert len({leaf.kinds for leaf in branching.leaves}) > 1
+    assert enclosed(branching.split(), eps, samples=60) > 0
+    for leaf in branching.leaves:  # one normal more or less orthonormal to the others
+        own = leaf.cuts.normal[0].flatten(1)
+        used = own.any(dim=1)
+        torch.testing.assert_close(own[used] @ own[used].T, torch.eye(int(used.sum()), dtype=own.dtype))
+    unified = divide(problem, eps, 5)
+    assert isinstance(unified, Split)
+    assert unified.pieces.cuts is not None
+    assert (unified.pieces.cuts.normal == unified.pieces.cuts.normal[:1]).all()
+    assert enclosed(unified, eps, samples=20) > 0

@@ -18,9 +18,9 @@ from certiformer.core.problem import Margins
 from certiformer.models import bundled
 from certiformer.options import Question
 from certiformer.questions.bracket import Bracket
+from certiformer.questions.closing import verify
 from certiformer.questions.inputs import prepare, problem_of
 from certiformer.questions.positions import position_sets
-from certiformer.questions.search import _verify
 from conftest import IDS, random_model
 
 SENTENCES = (
@@ -158,7 +158,7 @@ def test_what_never_holds_with_rounding_ends_at_zero(dtype: torch.dtype, low: fl
     refused = Margins(torch.full((1, 1), -1.0), torch.ones(1, 1), (None,), torch.full((1,), -1.0))
     problem: Any = SimpleNamespace(centre=torch.zeros(1, dtype=dtype), margins=lambda *_, **__: refused)
     calls = [0]
-    assert _verify(problem, [Bracket(1.0, 1.0, low=low)], calls, 1e-3) == [0.0]
+    assert verify(problem, [Bracket(1.0, 1.0, low=low)], calls, 1e-3) == [0.0]
     assert 0 < calls[0] < 60
 
 

@@ -90,8 +90,8 @@ def _recorded(problem: Problem, instance: int, eps: float, loosened: float) -> I
     problem = replace(problem, deadline=NEVER)
     radius = torch.tensor([eps], dtype=problem.centre.dtype, device=problem.centre.device)
     if isinstance(problem, Split):
-        pieces = replace(problem.pieces, deadline=NEVER)
-        for j in (j for j, owner in enumerate(problem.owners) if owner == instance):
+        pieces = replace(problem.alike(instance), deadline=NEVER)
+        for j in range(len(pieces)):
             yield Recording.of(pieces, pieces.ball(radius, [j]), j, loosened=loosened)
     else:
         yield Recording.of(problem, problem.ball(radius, [instance]), instance, loosened=loosened)
@@ -126,6 +126,8 @@ def _ball(recorded: Sequence[Recording]) -> tuple[dict[str, Any], Numbers]:
     words["positions"] = ball.hot[0].argmax(dim=1).tolist()
     numbers = {"set.radius": ball.eps[0]}
     pieces = [each.ball for each in recorded if isinstance(each.ball, Piece)]
+    if any(not torch.equal(piece.normal, pieces[0].normal) for piece in pieces):
+        raise UnsupportedError("no certificate can be written of pieces that are not cut across the same normals")
     if pieces:
         words["pieces"] = True
         numbers["set.normals"] = pieces[0].normal[0].reshape(-1, ball.hot.shape[1], ball.centre.shape[-1])

@@ -132,6 +132,8 @@ def _kind(name: str, hint: Any) -> tuple[Any, bool]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         parts = [a for a in arguments if a is not type(None)]
+        if str in parts:
+            return str, False
         literal = next((a for a in parts if typing.get_origin(a) is Literal), None)
         if literal is not None:
             return _kind(name, literal)

@@ -24,6 +24,10 @@ class Deadline:
     def limited(self) -> bool:
         return self.end < float("inf")
 
+    def or_after(self, seconds: float | None) -> Deadline:
+        """This moment, or some seconds from now where that is earlier."""
+        return Deadline(min(self.end, Deadline.after(seconds).end))
+
     @property
     def passed(self) -> bool:
         return time.monotonic() > self.end

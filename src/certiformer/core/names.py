@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -12,6 +13,7 @@ Method = Literal["ibp", "forward", "backward", "backward-forward"]
 AutoMethod = Literal["auto", Method]
 Relaxation = Literal["paper", "tight"]
 Budget = Literal["fast", "balanced", "tight"]
+SECONDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?s")  # a budget in seconds
 Arithmetic = Literal["real", "float32"]
 METHODS: tuple[Method, ...] = get_args(Method)
 RELAXATIONS: tuple[Relaxation, ...] = get_args(Relaxation)
@@ -50,7 +52,9 @@ class BoundOptions(Checked):
     arithmetic: Arithmetic = option(
         "real", "Of the model: its exact function, or as it runs in float32, whatever the order of its sums."
     )
-    budget: Budget = option("balanced", "How much time auto may spend on tighter bounds.")
+    budget: Budget | str = option(
+        "balanced", "How much time auto may spend on tighter bounds: fast, balanced, tight, or seconds an input: 10s."
+    )
     max_memory: int | None = option(None, "Bytes that the bounds may take; default: half of what is free.")
 
     def __post_init__(self) -> None:
@@ -58,6 +62,14 @@ class BoundOptions(Checked):
         one_of("method", self.method, get_args(AutoMethod))
         one_of("relaxation", self.relaxation, RELAXATIONS)
         one_of("arithmetic", self.arithmetic, get_args(Arithmetic))
-        one_of("budget", self.budget, get_args(Budget))
+        if self.budget not in get_args(Budget) and not self.seconds:
+            known = ", ".join(get_args(Budget))
+            raise InputError(f"budget={self.budget!r}: expected one of {known}, or seconds above 0 such as 10s")
         if self.max_memory is not None:
             whole("max_memory", self.max_memory, least=1)
+
+    @property
+    def seconds(self) -> float | None:
+        """What the budget is in seconds, where it is given so."""
+        found = SECONDS.fullmatch(self.budget) if isinstance(self.budget, str) else None
+        return None if found is None else float(found[1])

@@ -20,7 +20,7 @@ from .names import Arithmetic, BoundOptions, Method
 from .ops.base import Box
 from .relaxation import Scheme, Style, choose
 from .rounding import exact_products, whole_products
-from .sets import Ball, Cuts, Perturbation
+from .sets import Ball, Cuts, Perturbation, Piece
 from .speed.memory import default_budget
 from .speed.replay import Evaluation
 from .tune import tune
@@ -209,12 +209,23 @@ class Problem:
         return (eye[labels][:, None] - others)[:, :, None]
 
     def _margins(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
+        """Of some instances, all at once; where there is nothing in a piece of a ball, all that can be said holds."""
+        (lower, upper), reasons = self._bounded(eps, chosen, rounding, most)
+        ball = self.ball(eps.to(self.centre), chosen)
+        if isinstance(ball, Piece):
+            nothing = ball.empty()
+            lower, upper = (torch.where(nothing[:, None], x, y) for x, y in ((torch.inf, lower), (-torch.inf, upper)))
+            reasons = [None if void else why for void, why in zip(nothing.tolist(), reasons, strict=True)]
+        return Box(lower, upper), reasons
+
+    def _bounded(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
         if self.method == "ibp" or self.parameters or not self.compiled.cuda:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
         sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
-        kind = (self.p, self.joint, self.width is not None, self.cuts is not None, self.style, rounding)
+        normals = None if self.cuts is None else self.cuts.low.shape[1]
+        kind = (self.p, self.joint, self.width is not None, normals, self.style, rounding)
         keys = [(size, blocks, kind, self.goal and len(self.goal.rows)) for size in sizes]
         replays = self.compiled.replays
         if keys[-1] in replays.refused:

@@ -14,14 +14,14 @@ from typing import Literal, NamedTuple
 
 from .graph.graph import Graph, Input, Node, parent_like
 from .local import Local
-from .names import BoundOptions, Budget, Method, Relaxation
+from .names import BoundOptions, Method, Relaxation
 from .ops.base import Box
 from .ops.linear import Add, Scale, Shift
 from .ops.movement import Movement
 from .ops.rounded import Rounded
 
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
-LIMITS: Mapping[Budget, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
+LIMITS: Mapping[str, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
 GPU = 200.0
 
 
@@ -61,7 +61,7 @@ def choose(graph: Graph, options: BoundOptions, *, instances: int, cuda: bool) -
     if method == "backward":
         return Plan("backward", full)
     if method == "auto":
-        limit = LIMITS[budget] * (GPU if cuda else 1) / instances
+        limit = LIMITS.get(budget, 0.0) * (GPU if cuda else 1) / instances
         for differences in (True, False):
             if cost(graph, differences=differences) <= limit:
                 return Plan("backward", replace(full, sweep_differences=differences))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from ..errors import InputError
 from ..options import BoundsQuestion, Options
 from ..results import Bounds as Bounds
 from .inputs import Inputs, prepare_for, problem_of
+from .ladder import climbs, first_rung, second_rung
 from .positions import position_sets
 from .refine import margins_within, radii_of
 from .workspace import Workspace
@@ -24,8 +26,11 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
     prepared = prepare_for(workspace, inputs, question.label, options)
     sets = position_sets(prepared, question)
     radii = _radii(question.eps, len(sets), prepared.embeddings)
-    problem = problem_of([(prepared, s) for s in sets], options, p=question.p, joint=question.joint)
-    margins = margins_within(problem, radii, options, rounding=question.rounding)
+    questions = [(prepared, s) for s in sets]
+    made = partial(problem_of, questions, p=question.p, joint=question.joint)
+    climb = partial(made, second_rung(options)) if climbs(options) else None
+    problem = made(first_rung(options))
+    margins = margins_within(problem, radii, options, rounding=question.rounding, climb=climb)
     return Bounds(
         lower=margins.lower,
         upper=margins.upper,

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from ..core.branch import cuttable
 from ..core.deadline import Deadline, OutOfTime
 from ..core.problem import Margins, Problem
-from ..core.split import divide
 from ..options import Options
+from .ladder import Climb, tighter
+from .pieces import Cutting
+
+Refuted = Callable[[], list[bool]]  # of which instances a counterexample is known
 
 
 def margins_within(
@@ -21,40 +28,69 @@ def margins_within(
     *,
     rounding: bool = True,
     until_proved: bool = False,
+    refuted: Refuted | None = None,
+    climb: Climb | None = None,
     ways: list[Problem] | None = None,
 ) -> Margins:
     """The best of what one pass, optimised planes and pieces prove within the time that the options allow.
 
-    `until_proved` stops where nothing is left open. `ways` gets the problems that were tried.
+    `climb` makes the problem by tighter bounds, for which there may be time. `until_proved` stops where nothing is left
+    open; what is `refuted` is not cut. `ways` gets the problems that were tried.
     """
-    problem = replace(problem, deadline=Deadline.after(options.timeout))
+    problem = replace(problem, deadline=Deadline.after(options.timeout).or_after(options.seconds))
     ways = [] if ways is None else ways
     ways.append(problem)
+    began = time.perf_counter()
     try:
         margins = problem.margins(eps, rounding=rounding)
     except OutOfTime:
-        return _nothing(problem, f"out of time after {options.timeout:g} s")
-    try:
-        return _refined(ways, eps, margins, options, rounding=rounding, until_proved=until_proved)
-    except OutOfTime:
-        return margins
+        return _nothing(problem, f"out of time after {options.timeout or options.seconds:g} s")
+    took = time.perf_counter() - began
+    best = [margins]
+    with suppress(OutOfTime):
+        for found in Refining(eps, options, rounding, until_proved, refuted, climb, ways).steps(margins, took):
+            best.append(best[-1].better(found))
+    return best[-1]
 
 
-def _refined(
-    ways: list[Problem], eps: Tensor, margins: Margins, options: Options, *, rounding: bool, until_proved: bool
-) -> Margins:
-    """Margins that one pass has proved, made better by optimised planes and then by pieces, which join the ways."""
+@dataclass(frozen=True)
+class Refining:
+    """How margins that one pass has proved are made better; the problems that do it join the ways."""
 
-    def enough() -> bool:
-        return until_proved and bool((margins.least > 0).all())
+    eps: Tensor
+    options: Options
+    rounding: bool
+    until_proved: bool
+    refuted: Refuted | None
+    climb: Climb | None
+    ways: list[Problem]
 
-    if options.steps > 0 and not enough():
-        ways.append(ways[-1].tuned(eps, steps=options.steps))
-        margins = margins.better(ways[-1].margins(eps, rounding=rounding))
-    if options.most_splits > 1 and not enough():
-        ways.append(divide(ways[-1], eps, options.most_splits))
-        margins = margins.better(ways[-1].margins(eps, rounding=rounding))
-    return margins
+    def steps(self, margins: Margins, took: float) -> Iterator[Margins]:
+        """By tighter bounds that there is time for, then by optimised planes, then by pieces; one pass took so long."""
+        eps, options, ways = self.eps, self.options, self.ways
+        if self.climb is not None and not self._enough(margins):
+            better = tighter(ways[-1], self.climb, seconds=took, evaluations=1.0)
+            if better is not None:
+                margins = yield from self._by(better, margins)
+        if options.steps > 0 and not self._enough(margins):
+            margins = yield from self._by(ways[-1].tuned(eps, steps=options.steps), margins)
+        if options.most_splits > 1 and cuttable(ways[-1]) and not self._enough(margins):
+            flipped = [False] * len(ways[-1]) if self.refuted is None else self.refuted()
+            proved = [self.until_proved and m > 0 for m in margins.least.tolist()]
+            chosen = [i for i, (a, b) in enumerate(zip(flipped, proved, strict=True)) if not a and not b]
+            cutting = Cutting(ways[-1], eps, options.most_splits, self.rounding, self.until_proved)
+            yield from cutting.margins(margins, chosen, ways)
+
+    def _by(self, problem: Problem, margins: Margins) -> Generator[Margins, None, Margins]:
+        """One pass by another problem."""
+        self.ways.append(problem)
+        found = problem.margins(self.eps, rounding=self.rounding)
+        yield found
+        return margins.better(found)
+
+    def _enough(self, margins: Margins) -> bool:
+        """Whether nothing is left open, where that is all that is asked for."""
+        return self.until_proved and bool((margins.least > 0).all())
 
 
 def _nothing(problem: Problem, why: str) -> Margins:

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -27,6 +28,7 @@ from ..results import Counterexample as Counterexample
 from ..results import Status
 from .certificates import check_file, of_combinations, subject, vertices, with_file
 from .inputs import Inputs, Prepared, embed_ids, margins, prepare_for, problem_of
+from .ladder import climbs, first_rung, second_rung
 from .positions import position_sets
 from .refine import margins_within, radii_of
 from .substitutes import Candidates, Combination, candidates
@@ -57,17 +59,35 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     prepared = prepare_for(workspace, inputs, exact.label, options)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
-    problem = problem_of([(prepared, s) for s in sets], options, p=question.p, joint=question.joint)
+    made = partial(problem_of, [(prepared, s) for s in sets], p=question.p, joint=question.joint)
+    problem = made(first_rung(options))
     file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
+
     ways: list[Problem] = []
-    within = margins_within(problem, radii, options, until_proved=True, ways=ways)
+
+    @cache
+    def attacked() -> list[Counterexample | None]:
+        return _attacked(exact, sets, question, dtype=DEPLOYED[options.arithmetic])
+
+    within = margins_within(
+        problem,
+        radii,
+        options,
+        until_proved=True,
+        refuted=(lambda: [example is not None for example in attacked()]) if question.attack else None,
+        climb=partial(made, second_rung(options)) if climbs(options) else None,
+        ways=ways,
+    )
     proved = [m if math.isfinite(m) else -math.inf for m in within.least.tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     reason = next((r for r in within.reasons if r), None)
     examples: list[Counterexample | None] = [None] * len(sets)
     if question.attack or exact.margin <= 0:
-        examples = _refute(exact, sets, statuses, question, dtype=DEPLOYED[options.arithmetic])
+        examples = attacked()
+        for i, example in enumerate(examples):  # what was proved cannot be refuted
+            if example is not None:
+                statuses[i] = "error" if statuses[i] == "certified" else "refuted"
     if "error" in statuses:
         reason = CONTRADICTION
     result = CertifyResult(
@@ -98,27 +118,17 @@ def overall(statuses: Sequence[Status]) -> Status:
     return "certified"
 
 
-def _refute(
-    prepared: Prepared,
-    sets: list[tuple[int, ...]],
-    statuses: list[Status],
-    question: CertifyQuestion,
-    dtype: torch.dtype,
+def _attacked(
+    prepared: Prepared, sets: list[tuple[int, ...]], question: CertifyQuestion, dtype: torch.dtype
 ) -> list[Counterexample | None]:
-    """Attack every set; a counterexample where there is one, with `statuses` brought up to date.
-
-    A counterexample is a forward pass in `dtype`. What was proved cannot be refuted: a counterexample there makes it
-    an error.
-    """
+    """Attack every set: a counterexample where there is one, by a forward pass in `dtype`."""
     assert question.eps is not None
     asked = AttackQuestion(norm=question.norm, joint=question.joint)
-    attacked = attack_sets(prepared, sets, asked, dtype=dtype)
-    examples: list[Counterexample | None] = [None] * len(sets)
-    for i, (r, x, flipped) in enumerate(zip(attacked.radii, attacked.points, attacked.flipped, strict=True)):
-        if r <= question.eps and x is not None and flipped is not None:
-            statuses[i] = "error" if statuses[i] == "certified" else "refuted"
-            examples[i] = Counterexample(sets[i], r, flipped, x)
-    return examples
+    found = attack_sets(prepared, sets, asked, dtype=dtype)
+    return [
+        Counterexample(s, r, flipped, x) if r <= question.eps and x is not None and flipped is not None else None
+        for s, r, x, flipped in zip(sets, found.radii, found.points, found.flipped, strict=True)
+    ]
 
 
 def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Options, started: float) -> CertifyResult:

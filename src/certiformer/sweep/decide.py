@@ -147,7 +147,7 @@ def _proved(instances: list[tuple[Prepared, Place]], at: list[float], p: float, 
 def stages(model: Model, asked: Asked) -> list[Options]:
     """How bounds are computed, the cheap way first."""
     options = asked.options
-    cheap: dict[str, Any] = {"method": "backward-forward", "dtype": "float32", "steps": 0, "splits": None}
+    cheap: dict[str, Any] = {"method": "backward-forward", "dtype": "float32", "steps": 0, "splits": 0}
     quick = replace(options, **cheap)
     tighter = options.method in ("auto", "backward", "backward-forward")
     same = quick == options or not (asked.question.quick and tighter and options.arithmetic == "real")

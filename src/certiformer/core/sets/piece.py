@@ -10,7 +10,8 @@ number, which is found by bisection; for other norms the same ones are tried, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -69,13 +70,28 @@ class Piece(Ball):
         lead, rows = function.shape[:2], function.shape[3:]
         return best.reshape(*lead, *rows), chosen.reshape(*lead, -1, *rows)
 
+    def empty(self) -> Tensor:
+        """Whether nothing is in a piece, `[instances]`, where that is sure.
+
+        For any `t_i`, the points of a piece have `sum_i t_i normal_i . delta` between a number that the ends of the
+        piece give and what the ball allows: if the first is above the second, there are none.
+        """
+        extent = self.spread(self.normal.mT[None])[0]  # [instance, k]
+        nearest = self.low.clamp(min=0) + self.high.clamp(max=0)  # of each range to 0
+        t = torch.where(extent > 0, nearest / torch.where(extent > 0, extent, 1) ** 2, 0)
+        along = (t * torch.where(t > 0, self.low, torch.where(t < 0, self.high, 0))).sum(dim=1)
+        allowed = self.spread(torch.einsum("zk,zkm->zm", t, self.normal)[None, :, :, None])[0, :, 0]
+        error = 8 * (self.normal.shape[2] + 4 * extent.shape[1] + 16) * ulp(t)
+        return along * (1 - error) > allowed + error * (t.abs() * (extent + nearest.abs())).sum(dim=1)
+
     def _multipliers(self, flat: Tensor, extent: Tensor) -> Tensor:
         """`t` [side, instance, k, rows], finite, and of a sign only where the cut on that side is finite.
 
         In units of the extent of each normal, the least is where `r_i = clip(-along_i u / across)` with
         `u^2 + sum r_i^2 = 1`, which grows with u.
         """
-        along = torch.einsum("szmr,zkm->szkr", flat, self.normal)
+        used = torch.isfinite(self.low) | torch.isfinite(self.high)  # others need not be across these
+        along = torch.einsum("szmr,zkm->szkr", flat, self.normal) * used[:, :, None]
         size = torch.linalg.vector_norm(flat, dim=2)
         tiny = torch.finfo(flat.dtype).tiny
         left = (size.square() - along.square().sum(dim=2)).clamp(min=0).sqrt()
@@ -99,37 +115,107 @@ class Piece(Ball):
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Where balls are cut, for any radius: `low` and `high` [instances, k] in units of the extent of the normals.
+    """Pieces of balls of any radius: `low <= normal . delta <= high`, numbers that do not change with the radius.
 
-    `normal` [instances, k, t, d]; `extent` [instances, k] is that of each over the balls of radius 1.
+    So what lies in a piece of a ball lies in the same piece of a larger one. `normal` [pieces, k, t, d] about
+    orthonormal in every piece, zeros where a piece has fewer; `low` and `high` [pieces, k], infinite where there is no
+    cut.
     """
 
     normal: Tensor
-    extent: Tensor
     low: Tensor
     high: Tensor
 
+    @staticmethod
+    def none(pieces: int, like: Tensor) -> Cuts:
+        """Whole balls, `like` [..., t, d]: one normal of zeros for each."""
+        end = like.new_full((pieces, 1), torch.inf)
+        return Cuts(like.new_zeros(pieces, 1, *like.shape[-2:]), -end, end)
+
+    def __len__(self) -> int:
+        return self.low.shape[0]
+
     def take(self, chosen: list[int]) -> Cuts:
-        """Those of some instances."""
-        return Cuts(self.normal[chosen], self.extent[chosen], self.low[chosen], self.high[chosen])
+        """Those of some pieces."""
+        return Cuts(self.normal[chosen], self.low[chosen], self.high[chosen])
 
     def to(self, dtype: torch.dtype) -> Cuts:
         return Cuts(*(x.to(dtype) for x in vars(self).values()))
 
-    def halved(self, k: int) -> Cuts:
-        """Every piece cut in two across its k-th normal: first all lower halves, then the upper ones."""
-        low, high = self.low.clone(), self.high.clone()
-        low[:, k] = high[:, k] = (self.low[:, k].clamp(min=-1) + self.high[:, k].clamp(max=1)) / 2
-        return replace(self, high=high).joined(replace(self, low=low))
+    def padded(self, k: int) -> Cuts:
+        """With k normals for every piece."""
+        more = k - self.low.shape[1]
+        if more <= 0:
+            return self
+        pad = torch.nn.functional.pad
+        return Cuts(
+            pad(self.normal, (0, 0, 0, 0, 0, more)),
+            pad(self.low, (0, more), value=-torch.inf),
+            pad(self.high, (0, more), value=torch.inf),
+        )
 
-    def joined(self, other: Cuts) -> Cuts:
-        """Those of these instances and of others."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Cuts(*(torch.cat(pair) for pair in pairs))
+    @staticmethod
+    def joined(parts: Sequence[Cuts]) -> Cuts:
+        """Those of several lists of pieces, one after the other."""
+        most = max(part.low.shape[1] for part in parts)
+        rows = zip(*(vars(part.padded(most)).values() for part in parts), strict=True)
+        return Cuts(*(torch.cat(row) for row in rows))
+
+    def unified(self) -> Cuts:
+        """The same pieces, all with the same normals: those of all of them."""
+        used = torch.isfinite(self.low) | torch.isfinite(self.high)
+        every, which = torch.unique(self.normal[used].flatten(1), dim=0, return_inverse=True)
+        if not every.shape[0]:
+            return self
+        low = self.low.new_full((len(self), every.shape[0]), -torch.inf)
+        high = -low
+        rows = used.nonzero()[:, 0]
+        low[rows, which], high[rows, which] = self.low[used], self.high[used]
+        return Cuts(every.unflatten(1, self.normal.shape[2:]).expand(len(self), -1, -1, -1), low, high)
+
+    def halved(self, normal: Tensor, at: Tensor) -> tuple[Cuts, Cuts]:
+        """Every piece cut in two where `normal . delta = at`, normals `[pieces, t, d]`: the lower halves, the upper.
+
+        Both halves have the very same number there, so nothing is left out between them.
+        """
+        own = self.padded(self.low.shape[1] + 1)
+        free = torch.isinf(own.low) & torch.isinf(own.high)
+        same = (own.normal == normal[:, None]).flatten(2).all(dim=2) & ~free  # [pieces, k]
+        fits = torch.where(same.any(dim=1, keepdim=True), same, free)
+        slot = fits & (fits.long().cumsum(dim=1) == 1)  # the normal itself, or the first that is free
+        normals = torch.where(slot[:, :, None, None], normal[:, None], own.normal)
+        here = at[:, None]
+        low, high = torch.where(slot, here, own.low), torch.where(slot, here, own.high)
+        return Cuts(normals, own.low, high), Cuts(normals, low, own.high)
+
+    def middle(self, normal: Tensor, ball: Ball) -> Tensor:
+        """Half way between the ends of pieces of a ball across directions `[pieces, t, d]`: `[pieces]`."""
+        own = (self.normal == normal[:, None]).flatten(2).all(dim=2)  # [pieces, k]
+        low = torch.where(own, self.low, -torch.inf).amax(dim=1)
+        high = torch.where(own, self.high, torch.inf).amin(dim=1)
+        flat = torch.cat([normal[:, None], self.normal], dim=1)[:, :, : ball.hot.shape[1]].flatten(2)
+        reach, *others = ball.spread(flat.mT[None])[0].unbind(dim=1)
+        if ball.p == 2 and ball.hot.shape[1] == 1:  # what the other cuts leave of the ball
+            away = torch.where(own, 0, self.low.clamp(min=0) + self.high.clamp(max=0))
+            share = away / torch.stack(others, dim=1).clamp(min=torch.finfo(away.dtype).tiny)
+            reach = reach * (1 - share.square().sum(dim=1)).clamp(min=0).sqrt()
+        return (torch.maximum(low, -reach) + torch.minimum(high, reach)) / 2
+
+    def point(self, ball: Ball) -> Tensor:
+        """A point in about the middle of each piece of a ball, as a move `[pieces, t, d]`."""
+        total = self.normal.new_zeros(len(self), *self.normal.shape[2:])
+        for k in range(self.low.shape[1]):
+            total = total + self.middle(self.normal[:, k], ball)[:, None, None] * self.normal[:, k]
+        return total[:, : ball.hot.shape[1]]
+
+    def trimmed(self) -> Cuts:
+        """Without normals that no piece is cut across, but for one."""
+        used = (torch.isfinite(self.low) | torch.isfinite(self.high)).any(dim=0)
+        used[0] |= not bool(used.any())
+        return Cuts(self.normal[:, used], self.low[:, used], self.high[:, used])
 
     def of(self, ball: Ball) -> Piece:
         """The pieces of balls, one of each."""
-        unit = self.extent * ball.eps.amax(dim=1, keepdim=True)
-        low, high = (torch.where(torch.isinf(c), c, c * unit) for c in (self.low, self.high))
         normal = self.normal[:, :, : ball.hot.shape[1]].flatten(2)
-        return Piece(**{f.name: getattr(ball, f.name) for f in fields(Ball)}, normal=normal, low=low, high=high)
+        own = {f.name: getattr(ball, f.name) for f in fields(Ball)}
+        return Piece(**own, normal=normal, low=self.low, high=self.high)

@@ -1,0 +1,175 @@
+"""Branch and bound: pieces of balls that are not proved are cut in two, the worst first, each where it gains most.
+
+What is chosen here decides how tight and how fast an answer is, never whether it is right: the pieces cover their ball
+whatever the cuts are, and a proof bounds each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .directions import directions, groups
+from .problem import Problem
+from .sets import Ball, Cuts
+from .split import Found, Split, pieces_of
+
+FEW = 2  # new directions that are tried of a piece that was cut before
+AGAIN = 2  # normals of its own, those of the last cuts, that a piece may be cut across again
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A piece of the ball of one instance, and what is known of it: of itself, or of a piece that it is a part of."""
+
+    owner: int
+    cuts: Cuts  # of this piece alone
+    proved: Found | None = None
+    drafted: Found | None = None
+    margin: float = math.nan  # the least that a draft found within the radius `at`
+    at: float = 0.0
+    kinds: tuple[str, ...] = ()
+
+    def half(self, cuts: Cuts, margin: float, kind: str) -> Leaf:
+        """One of its halves, with a draft of its margin."""
+        return Leaf(self.owner, cuts, self.proved, self.drafted, margin, self.at, (*self.kinds, kind))
+
+
+@dataclass(eq=False)
+class Branching:
+    """The pieces of the balls of a problem: whole balls at first."""
+
+    problem: Problem
+    leaves: list[Leaf] = field(init=False)
+
+    def __post_init__(self) -> None:
+        blocks = max(len(p) for p in self.problem.positions)
+        like = self.problem.centre.new_zeros(blocks, self.problem.centre.shape[-1])
+        self.leaves = [Leaf(i, Cuts.none(1, like)) for i in range(len(self.problem))]
+
+    def of(self, owner: int) -> list[Leaf]:
+        """The pieces of one instance."""
+        return [leaf for leaf in self.leaves if leaf.owner == owner]
+
+    def least(self, owner: int) -> float:
+        """The least margin that a draft found of the pieces of an instance."""
+        return min(leaf.margin for leaf in self.of(owner))
+
+    # ---- pieces as a problem ------------------------------------------------------------------------------------
+
+    def split(self) -> Split:
+        """The pieces as a problem, with what is known of them."""
+        found = Split.cut(
+            self.problem, [leaf.owner for leaf in self.leaves], Cuts.joined([leaf.cuts for leaf in self.leaves])
+        )
+        for j, leaf in enumerate(self.leaves):
+            if leaf.proved is not None:
+                found.proved[j] = leaf.proved
+            if leaf.drafted is not None:
+                found.drafted[j] = leaf.drafted
+        return found
+
+    def learn(self, split: Split) -> None:
+        """Take over what was found of the pieces, which must be the same."""
+        for j, leaf in enumerate(self.leaves):
+            leaf.proved, leaf.drafted = split.proved.get(j), split.drafted.get(j)
+
+    # ---- cutting ------------------------------------------------------------------------------------------------
+
+    def grow(self, eps: list[float], most: int) -> bool:
+        """Cut what a draft does not find positive within the radii of the instances, into at most so many pieces each;
+        whether anything was cut. Instances of radius 0 are left alone."""
+        rough = self.problem.draft() or self.problem
+        self._look(rough, eps)
+        grown = False
+        while chosen := self._worst(eps, most):
+            self._cut(rough, chosen, eps)
+            grown = True
+        return grown
+
+    def _worst(self, eps: list[float], most: int) -> list[Leaf]:
+        """The pieces to cut next: of each instance up to half of those that are not positive, the worst ones."""
+        chosen: list[Leaf] = []
+        for i, radius in enumerate(eps):
+            own = self.of(i) if radius > 0 else []
+            failing = sorted((leaf for leaf in own if not leaf.margin > 0), key=lambda leaf: leaf.margin)
+            chosen += failing[: max(0, min(most - len(own), -(-len(failing) // 2)))]
+        return chosen
+
+    def _look(self, rough: Problem, eps: list[float]) -> None:
+        """A draft of the margin of every piece within the radius of its instance."""
+        new: list[Leaf] = []
+        for leaf in self.leaves:
+            radius = eps[leaf.owner]
+            if radius > 0 and leaf.at != radius:
+                leaf.at = radius
+                if leaf.drafted is not None and leaf.drafted.radius >= radius:
+                    leaf.margin = float(leaf.drafted.least)
+                else:
+                    new.append(leaf)
+        if new:
+            margins = self._margins(rough, [leaf.owner for leaf in new], Cuts.joined([x.cuts for x in new]), eps)
+            for leaf, margin in zip(new, margins, strict=True):
+                leaf.margin = margin
+
+    def _margins(self, rough: Problem, owners: list[int], cuts: Cuts, eps: list[float]) -> list[float]:
+        radii = torch.tensor([eps[i] for i in owners], dtype=rough.centre.dtype, device=rough.centre.device)
+        found = pieces_of(rough, owners, cuts.to(rough.centre.dtype)).margins(radii, rounding=False)
+        least: list[float] = found.least.tolist()
+        return least
+
+    def _cut(self, rough: Problem, chosen: list[Leaf], eps: list[float]) -> None:
+        """Each piece in two, across the normal whose worse half is best."""
+        owners, cuts = [leaf.owner for leaf in chosen], Cuts.joined([leaf.cuts for leaf in chosen])
+        ball = self.problem.ball(torch.tensor([eps[i] for i in owners]).to(self.problem.centre), owners)
+        kinds, normals = self._candidates(chosen, cuts, ball)
+        at = torch.stack([cuts.middle(n, ball) for n in normals.unbind(dim=1)], dim=1)
+        tried = normals.flatten(2).any(dim=2).nonzero().tolist()  # pairs of a piece and a candidate
+        rows, which = [r for r, _ in tried], [c for _, c in tried]
+        if tried:
+            both = Cuts.joined(cuts.take(rows).halved(normals[rows, which], at[rows, which]))
+            margins = self._margins(rough, [owners[r] for r in rows] * 2, both, eps)
+        for r, leaf in enumerate(chosen):
+            own = [k for k, row in enumerate(rows) if row == r]
+            if not own:
+                leaf.margin = math.inf  # there is nowhere to cut it
+                continue
+            best = max(own, key=lambda k: sorted((margins[k], margins[len(rows) + k])))  # the worse half first
+            self.leaves.remove(leaf)
+            for k in (best, len(rows) + best):
+                self.leaves.append(leaf.half(both.take([k]).trimmed(), margins[k], kinds[which[best]]))
+
+    def _candidates(self, chosen: list[Leaf], cuts: Cuts, ball: Ball) -> tuple[list[str], Tensor]:
+        """Names and normals `[pieces, candidates, t, d]`: zeros where a piece has fewer."""
+        again = cuts.normal.new_zeros(len(chosen), AGAIN, *cuts.normal.shape[2:])
+        for r, leaf in enumerate(chosen):
+            own = leaf.cuts.normal[0, -AGAIN:]
+            again[r, : own.shape[0]] = own
+        looked = groups(self.problem.compiled.graph)
+        new = directions(self.problem.compiled.graph, ball, cuts, looked)
+        few = torch.tensor([bool(leaf.kinds) for leaf in chosen], device=new.device)[:, None]
+        new[few & (new.flatten(2).any(dim=2).long().cumsum(dim=1) > FEW)] = 0
+        new = torch.nn.functional.pad(new, (0, 0, 0, cuts.normal.shape[2] - new.shape[2]))
+        names = [f"again {k}" for k in range(AGAIN)] + [f"{g.name}.{k}" for g in looked for k in range(g.most)]
+        return names, torch.cat([again, new], dim=1)
+
+
+def cuttable(problem: Problem) -> bool:
+    """Whether cutting can gain anything: not from intervals, nor where nothing bends."""
+    return problem.method != "ibp" and bool(groups(problem.compiled.graph))
+
+
+def divide(problem: Problem, eps: Tensor, splits: int) -> Problem:
+    """A problem with up to this many pieces for each ball: what a draft does not prove within its radius is halved.
+
+    The pieces of all balls have the same normals here, as a certificate wants them.
+    """
+    if splits < 2 or not cuttable(problem):
+        return problem
+    branching = Branching(problem)
+    branching.grow(eps.tolist(), splits)
+    cuts = Cuts.joined([leaf.cuts for leaf in branching.leaves]).unified()
+    return Split.cut(problem, [leaf.owner for leaf in branching.leaves], cuts)

@@ -1,0 +1,176 @@
+"""Closing brackets: the steps of a search for radii, each an evaluation of all instances that are not done.
+
+Most of the way is gone in single precision, which proves nothing but says where to look. Every radius that is reported
+was verified itself, rounding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from ..core.deadline import OutOfTime
+from ..core.problem import Problem
+from ..core.sets import Ball
+from .bracket import Bracket
+
+MOST_STEPS, DRAFT_STEPS = 60, 20  # evaluations after which a search ends where it is
+START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
+SCOUTED, LEAST_SCOUTS = 4, 3  # one instance in so many goes ahead, but not fewer than that
+SHRINK, SHRINK_GROWTH, SHRINK_MOST = 1 / 4, 4, 0.5  # steps down where a proof fails: of the tolerance, growing, at most
+FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
+WIDE = 1e-2  # relative width of what is only looked for to cut further
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the steps of a search share: how close to come, where evaluations are counted, what proves, who is told."""
+
+    tolerance: float
+    calls: list[int]  # of each instance
+    ways: list[Problem]  # that radii are proved with, in the order in which they are tried
+    progress: Callable[[int], None]  # called with how many instances are done
+
+
+def again(better: Problem, nominal: list[float], radii: list[float], near: list[float], stage: Stage) -> list[float]:
+    """Radii by a tighter way of bounding, where they are larger than those before; `near` is where they should be, 0
+    where nothing was proved before."""
+    brackets = [Bracket(m, r, guess=r) for m, r in zip(nominal, near, strict=True)]
+    active = [i for i, r in enumerate(radii) if r > 0]
+    better_radii = proved(better, brackets, active, stage)
+    return [max(a, b) for a, b in zip(radii, better_radii, strict=True)]
+
+
+def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[float]:
+    """Close the brackets of some instances, first in single precision, and verify what was found.
+
+    Where time is limited there is no draft: every evaluation is a proof, so that what is known at the end is proved.
+    """
+    stage.ways.append(problem)
+    if problem.deadline.limited:
+        with suppress(OutOfTime):
+            close(problem, brackets, active, stage, proving=True)
+        return [b.verified for b in brackets]
+    draft, before = problem.draft(), 0
+
+    def halves(finished: int) -> None:  # a set counts half when it is drafted, and whole when it is proved
+        stage.progress((before + finished) // 2 if draft is not None else finished)
+
+    half = replace(stage, progress=halves)
+    if draft is not None:
+        close(draft, brackets, active, half, draft=True)
+        brackets, before = [b.followed(stage.tolerance) for b in brackets], len(brackets)
+    close(problem, brackets, active, half)
+    return verify(problem, brackets, stage.calls, stage.tolerance)
+
+
+def close(
+    problem: Problem,
+    brackets: list[Bracket],
+    active: list[int],
+    stage: Stage,
+    *,
+    draft: bool = False,
+    proving: bool = False,
+) -> None:
+    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft.
+
+    A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
+    follow what these found.
+    """
+    tolerance = stage.tolerance
+    scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+    least = float(torch.finfo(problem.centre.dtype).tiny)
+    hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
+    done = Bracket.settled if draft else Bracket.closed
+    for step in range(DRAFT_STEPS if draft else MOST_STEPS):
+        remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
+        stage.progress(len(brackets) - len(remaining))
+        if step == 0 and draft and any(brackets[i].guess is None for i in remaining):
+            remaining = remaining[:: max(1, min(SCOUTED, len(remaining) // LEAST_SCOUTS))]
+        if not remaining:
+            break
+        eps = representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
+        ends = [brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True)]
+        last = proving or (not draft and all(ends))
+        margins = margin(problem, eps, remaining, rounding=last)
+        for i, e, m in zip(remaining, eps, margins, strict=True):
+            brackets[i].take(e, m, last)
+            stage.calls[i] += 1
+        shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
+        if shares:
+            hints = {i: median(shares) * brackets[i].linear for i in active}
+
+
+def verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:
+    """The radii that hold with rounding accounted for: what was found, or a little less."""
+    radii = representable(problem, [b.low for b in brackets])
+    verified = [b.verified if b.verified == b.low else 0.0 for b in brackets]
+    pending = [i for i, r in enumerate(radii) if r > 0 and verified[i] == 0.0]
+    shrink = SHRINK * tolerance
+    while pending:
+        margins = margin(problem, [radii[i] for i in pending], pending, rounding=True)
+        for i, m in zip(pending, margins, strict=True):
+            calls[i] += 1
+            if m > 0:
+                verified[i] = radii[i]
+            else:
+                radii[i] = representable(problem, [radii[i] * (1 - shrink)])[0]
+        pending = [i for i in pending if verified[i] == 0.0]
+        shrink = min(SHRINK_MOST, shrink * SHRINK_GROWTH)
+        if all(radii[i] < tolerance * brackets[i].low for i in pending):
+            break
+    return verified
+
+
+def reached(problem: Problem, brackets: list[Bracket], calls: list[int]) -> list[float]:
+    """About how far a problem reaches, unproved, given brackets of what is known of that; 0 where their guess is."""
+    active = [i for i, b in enumerate(brackets) if b.guess]
+    close(problem.draft() or problem, brackets, active, Stage(WIDE, calls, [], lambda _: None), draft=True)
+    return [b.root() if b.guess and b.seen else b.low for b in brackets]
+
+
+def like(values: list[float], problem: Problem) -> Tensor:
+    return torch.tensor(values, dtype=problem.centre.dtype, device=problem.centre.device)
+
+
+def representable(problem: Problem, eps: list[float]) -> list[float]:
+    """Radii as numbers of the problem's precision: what is reported is what was evaluated."""
+    rounded: list[float] = torch.tensor(eps, dtype=problem.centre.dtype).tolist()
+    return rounded
+
+
+def margin(problem: Problem, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:
+    """The smallest lower bound over the other classes."""
+    values = torch.tensor(eps, dtype=problem.centre.dtype, device=problem.centre.device)
+    lower: list[float] = problem.margins(values, chosen, rounding=rounding).least.tolist()
+    return lower
+
+
+def linear(problem: Problem) -> list[float]:
+    """The radius at which the linearised margin vanishes: `margin / sum_k ||gradient_k||_q`."""
+    graph = problem.compiled.graph
+    chosen = list(range(len(problem)))
+    guesses: list[float] = []
+    step = problem.at_once(1)
+    for k in range(0, len(chosen), step):
+        part = chosen[k : k + step]
+        ball: Ball = problem.ball(torch.ones(len(part)), part)
+        x = ball.centre.clone().requires_grad_(True)
+        with torch.enable_grad():
+            margins = (problem.rows(part) * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2).amin(dim=1)
+            (gradient,) = torch.autograd.grad(margins.sum(), x)
+        blocks = torch.einsum("zund,ztn->ztd", gradient, ball.hot)
+        slope = ball.spread(blocks.flatten(1)[None, :, :, None])[0, :, 0]
+        guesses += _ratio(margins.detach(), slope).tolist()
+    return guesses
+
+
+def _ratio(margin: Tensor, slope: Tensor) -> Tensor:
+    safe = torch.where(slope > 0, slope, torch.ones_like(slope))
+    return torch.where(slope > 0, margin / safe, torch.ones_like(margin)).clamp(min=torch.finfo(slope.dtype).tiny)

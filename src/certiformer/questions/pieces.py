@@ -1,0 +1,140 @@
+"""Radii and margins piece by piece: branch and bound until all is proved, nothing is gained, or the time is out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..core.branch import Branching, cuttable
+from ..core.deadline import OutOfTime
+from ..core.problem import Margins, Problem
+from ..core.split import Split
+from .bracket import Bracket
+from .closing import Stage, again, reached, verify
+
+BEYOND, NEAREST, FARTHEST = 1.5, 0.03, 0.2  # where balls are cut, past what was reached: times the last gain, between
+SAFE = 5e-4  # what is taken off the radius of a draft before it is proved
+PATIENCE = 2  # doublings that gain less than the tolerance after which an instance is left alone
+
+
+@dataclass
+class Front:
+    """How far the pieces of one instance reach by a draft, what the last cuts gained, and how often hardly anything."""
+
+    near: float
+    gain: float = FARTHEST
+    idle: int = 0
+
+    @property
+    def goal(self) -> float:
+        """Where pieces are cut: a little beyond what is reached, more where the last ones gained much; 0: nowhere."""
+        if self.idle >= PATIENCE:
+            return 0.0
+        return self.near * (1 + min(max(BEYOND * self.gain, NEAREST), FARTHEST))
+
+    def moved(self, near: float, tolerance: float) -> None:
+        near = min(max(near, self.near), self.goal)
+        self.gain, self.near = near / self.near - 1, near
+        self.idle = self.idle + 1 if self.gain < tolerance else 0
+
+
+def divided(problem: Problem, nominal: list[float], radii: list[float], splits: int, stage: Stage) -> list[float]:
+    """Radii proved piece by piece, by at most so many pieces each; never less than those given, which are proved.
+
+    The number of pieces doubles, each time by cutting a little beyond the radius that those so far get to. Where time
+    is limited, what was reached is proved each time: when time is out, that is the answer.
+    """
+    if not cuttable(problem):
+        return radii
+    branching, count, place, began = Branching(problem), 1, len(stage.ways), time.monotonic()
+    fronts = [Front(r) for r in radii]
+    limited = problem.deadline.limited
+    with suppress(OutOfTime):
+        while count < splits:
+            count = min(2 * count, splits)
+            if not any(f.goal for f in fronts):
+                break
+            branching.grow([f.goal for f in fronts], count)
+            split = branching.split()
+            for front, near in zip(fronts, _reached(split, branching, fronts, nominal, stage), strict=True):
+                if front.goal > 0:
+                    front.moved(near, stage.tolerance)
+            if limited:
+                radii = _confirmed(split, nominal, radii, fronts, stage)
+                stage.ways[place:] = [split]
+            branching.learn(split)
+            stage.progress(int(len(radii) * _share(problem, began, count / splits)))
+    return radii if limited else again(branching.split(), nominal, radii, [f.near for f in fronts], stage)
+
+
+def _share(problem: Problem, began: float, cut: float) -> float:
+    """How much of the cutting is done: of the time, where that is limited, else of the doublings."""
+    if not problem.deadline.limited:
+        return cut
+    passed = time.monotonic() - began
+    return min(1.0, passed / max(passed + problem.deadline.left, 1e-9))
+
+
+def _reached(
+    split: Split, branching: Branching, fronts: list[Front], nominal: list[float], stage: Stage
+) -> list[float]:
+    """About how far the pieces reach, given what cutting them has found at the goal."""
+    brackets = []
+    for i, (front, margin) in enumerate(zip(fronts, nominal, strict=True)):
+        bracket = Bracket(margin, front.near, low=front.near)
+        if front.goal > 0:
+            least = branching.least(i)
+            bracket.guess = None if least > 0 else front.near
+            bracket.take(front.goal, least, rounding=False)
+        brackets.append(bracket)
+    return reached(split, brackets, stage.calls)
+
+
+def _confirmed(
+    split: Split, nominal: list[float], radii: list[float], fronts: list[Front], stage: Stage
+) -> list[float]:
+    """Radii that are proved where a draft has reached further, or those proved before."""
+    brackets = [Bracket(m, f.near) for m, f in zip(nominal, fronts, strict=True)]
+    for bracket, front, radius in zip(brackets, fronts, radii, strict=True):
+        bracket.low = front.near * (1 - SAFE) if front.near * (1 - SAFE) > radius else 0.0
+    found = verify(split, brackets, stage.calls, stage.tolerance)
+    return [max(a, b) for a, b in zip(radii, found, strict=True)]
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """Margins within radii by at most so many pieces of each ball; with `until_proved`, until all are."""
+
+    problem: Problem
+    eps: Tensor
+    splits: int
+    rounding: bool
+    until_proved: bool
+
+    def margins(self, known: Margins, chosen: list[int], ways: list[Problem]) -> Iterator[Margins]:
+        """Those known, where those of some instances get better and better; the last pieces join the `ways`."""
+        branching, count, place = Branching(self.problem), 1, len(ways)
+        radii = [r if i in chosen else 0.0 for i, r in enumerate(self.eps.tolist())]
+        while count < self.splits and chosen:
+            count = min(2 * count, self.splits) if self.problem.deadline.limited else self.splits
+            grown = branching.grow(radii, count)
+            split = branching.split()
+            found = split.margins(self.eps[chosen], chosen, rounding=self.rounding)
+            branching.learn(split)
+            ways[place:] = [split]
+            yield _replaced(known, found, chosen)
+            if not grown or (self.until_proved and bool((found.least > 0).all())):
+                return
+
+
+def _replaced(known: Margins, found: Margins, chosen: list[int]) -> Margins:
+    """Margins of all instances, those of some by what was found of them."""
+    lower, upper, least, reasons = known.lower.clone(), known.upper.clone(), known.least.clone(), list(known.reasons)
+    lower[chosen], upper[chosen], least[chosen] = found.lower, found.upper, found.least
+    for i, reason in zip(chosen, found.reasons, strict=True):
+        reasons[i] = reason
+    return Margins(lower, upper, tuple(reasons), least)

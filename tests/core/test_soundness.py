@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from certiformer.core.branch import divide
 from certiformer.core.coefficients import Coefficients
 from certiformer.core.engine import Engine
 from certiformer.core.form import Form, Substitution
@@ -22,7 +23,6 @@ from certiformer.core.ops.normalize import Normalize
 from certiformer.core.ops.softmax import OfDifferences
 from certiformer.core.problem import Problem
 from certiformer.core.relaxation import Scheme, Style
-from certiformer.core.branch import divide
 from certiformer.core.split import Split
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import certiformer as cf
+from certiformer.core.branch import divide
 from certiformer.core.names import METHODS
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Piece
 from certiformer.core.sets.ball import dual
-from certiformer.core.branch import divide
 from certiformer.core.split import Split
 from certiformer.questions.inputs import prepare, problem_of
 from enclosure import bounds_of, pushed

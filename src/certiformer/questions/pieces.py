@@ -119,7 +119,7 @@ class Cutting:
         """Those known, where those of some instances get better and better; the last pieces join the `ways`."""
         branching, count, place = Branching(self.problem), 1, len(ways)
         radii = [r if i in chosen else 0.0 for i, r in enumerate(self.eps.tolist())]
-        while count < self.splits and chosen:
+        while count < self.splits:
             count = min(2 * count, self.splits) if self.problem.deadline.limited else self.splits
             grown = branching.grow(radii, count)
             split = branching.split()

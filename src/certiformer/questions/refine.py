@@ -78,8 +78,9 @@ class Refining:
             flipped = [False] * len(ways[-1]) if self.refuted is None else self.refuted()
             proved = [self.until_proved and m > 0 for m in margins.least.tolist()]
             chosen = [i for i, (a, b) in enumerate(zip(flipped, proved, strict=True)) if not a and not b]
-            cutting = Cutting(ways[-1], eps, options.most_splits, self.rounding, self.until_proved)
-            yield from cutting.margins(margins, chosen, ways)
+            if chosen:
+                cutting = Cutting(ways[-1], eps, options.most_splits, self.rounding, self.until_proved)
+                yield from cutting.margins(margins, chosen, ways)
 
     def _by(self, problem: Problem, margins: Margins) -> Generator[Margins, None, Margins]:
         """One pass by another problem."""

@@ -65,20 +65,10 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
 
     ways: list[Problem] = []
-
-    @cache
-    def attacked() -> list[Counterexample | None]:
-        return _attacked(exact, sets, question, dtype=DEPLOYED[options.arithmetic])
-
-    within = margins_within(
-        problem,
-        radii,
-        options,
-        until_proved=True,
-        refuted=(lambda: [example is not None for example in attacked()]) if question.attack else None,
-        climb=partial(made, second_rung(options)) if climbs(options) else None,
-        ways=ways,
-    )
+    attacked = cache(partial(_attacked, exact, sets, question, DEPLOYED[options.arithmetic]))
+    refuted = (lambda: [example is not None for example in attacked()]) if question.attack else None
+    climb = partial(made, second_rung(options)) if climbs(options) else None
+    within = margins_within(problem, radii, options, until_proved=True, refuted=refuted, climb=climb, ways=ways)
     proved = [m if math.isfinite(m) else -math.inf for m in within.least.tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     reason = next((r for r in within.reasons if r), None)

@@ -14,8 +14,7 @@ from torch import Tensor
 from certiformer.core.goal import Clause, Goal
 from certiformer.core.ops.base import Box
 from certiformer.core.rounding import SLACK, gamma
-from certiformer.core.sets import Ball
-from certiformer.core.split import Cuts
+from certiformer.core.sets import Ball, Cuts
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: 0.0 if abs(x) < 1e-30 else x)
 widths = st.one_of(st.just(0.0), st.floats(1e-30, 1e12))
@@ -109,6 +108,13 @@ def _lengths(ball: Ball, delta: Tensor) -> Tensor:
     return torch.linalg.vector_norm(delta, ord=ball.p, dim=-1)
 
 
+def _times(ball: Ball, count: int) -> Ball:
+    """The same ball several times."""
+    assert ball.width is not None
+    centre, hot, eps, width = (x.expand(count, *x.shape[1:]) for x in (ball.centre, ball.hot, ball.eps, ball.width))
+    return Ball(centre, hot, eps, ball.p, width=width, joint=ball.joint)
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
 @pytest.mark.parametrize("joint", [False, True])
 def test_pieces_of_wide_and_joint_balls_bound_the_points_in_them(p: float, joint: bool) -> None:
@@ -117,12 +123,13 @@ def test_pieces_of_wide_and_joint_balls_bound_the_points_in_them(p: float, joint
     width = torch.tensor([[[1.0, 0.1], [0.0, 3.0]]], dtype=torch.float64)
     ball = Ball.of(centre, [(0, 2)], torch.tensor([0.5]).double(), p, width=width, joint=joint)
     normal = torch.linalg.qr(torch.randn(1, 4, 2, generator=generator, dtype=torch.float64))[0].mT
-    extent = ball.spread(normal.mT[None])[0] / 0.5
-    open_end = torch.full_like(extent, math.inf)
-    halves = Cuts(normal.unflatten(2, (2, 2)), extent, -open_end, open_end).halved(0).halved(1)
-    ball = Ball(centre.expand(4, -1, -1, -1), *(x.expand(4, *x.shape[1:]) for x in (ball.hot, ball.eps)), p)
-    ball = Ball(ball.centre, ball.hot, ball.eps, p, width=width.expand(4, -1, -1), joint=joint)
+    halves = Cuts.none(1, normal.unflatten(2, (2, 2)))
+    for k in (0, 1):
+        across = normal.unflatten(2, (2, 2))[:, k].expand(len(halves), -1, -1)
+        halves = Cuts.joined(halves.halved(across, halves.middle(across, _times(ball, len(halves)))))
+    ball = _times(ball, 4)
     pieces = halves.of(ball)
+    assert not pieces.empty().any()
     assert pieces.joint == joint
     assert pieces.width is not None
     cloud = ball.sample(500, generator)[0, :, 0]

@@ -195,7 +195,7 @@ class Cuts:
         high = torch.where(own, self.high, torch.inf).amin(dim=1)
         flat = torch.cat([normal[:, None], self.normal], dim=1)[:, :, : ball.hot.shape[1]].flatten(2)
         reach, *others = ball.spread(flat.mT[None])[0].unbind(dim=1)
-        if ball.p == 2 and ball.hot.shape[1] == 1:  # what the other cuts leave of the ball
+        if ball.p == 2 and ball.width is None and ball.hot.shape[1] == 1:  # what the other cuts leave of the ball
             away = torch.where(own, 0, self.low.clamp(min=0) + self.high.clamp(max=0))
             share = away / torch.stack(others, dim=1).clamp(min=torch.finfo(away.dtype).tiny)
             reach = reach * (1 - share.square().sum(dim=1)).clamp(min=0).sqrt()

@@ -36,9 +36,9 @@ def test_an_instance_is_the_box_around_its_picture() -> None:
 def test_pictures_that_are_read_wrongly_are_left_out() -> None:
     torch.manual_seed(0)
     model = VisionTransformer(TINY["tiny"]).eval()
-    making = make.Making(Path(), count=5, steps=(1,))
+    making = make.Making(Path(), count=5)
     x, y = pictures()
-    chosen = make.choose(model, making)
+    chosen = make.choose(model, making, (1,))
     assert len(chosen) == 5
     numbers = [k for k, _ in chosen]
     assert bool(held_out(len(y))[numbers].all())
@@ -61,6 +61,7 @@ def test_the_table_counts_what_was_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_it_is_made_and_run_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make, "SHAPES", TINY)
+    monkeypatch.setattr(make, "STEPS", {"tiny": (1,)})
     assert main(["vit", "make", str(tmp_path), "--count", "2", "--epochs", "1"]) == 0
     assert main(["vit", "run", str(tmp_path), "--most", "1", "--timeout", "20"]) == 0
     assert main(["vit", "run", str(tmp_path), "--timeout", "20"]) == 0  # it goes on where it stopped

@@ -174,3 +174,34 @@ def test_bad_files_end_in_one_line(
     assert told.out == ""
     assert told.err.count("\n") == 1
     assert said in told.err
+
+
+def test_with_a_timeout_what_one_pass_leaves_open_is_tried_again(tmp_path: Path) -> None:
+    """relu(a) - relu(-a) is a; one pass bounds both on their own, pieces of the box do not."""
+    nodes = [
+        node("Gemm", ["x", "w"], ["a"]),
+        node("Relu", ["a"], ["b"]),
+        node("Gemm", ["b", "v", "c"], ["y"]),
+    ]
+    constants = {
+        "w": numpy.array([[1.0, -1.0], [-1.0, 1.0]]),
+        "v": numpy.array([[1.0, 0.0], [-1.0, 0.0]]),
+        "c": numpy.array([0.0, 0.5]),
+    }
+    network = save(model(nodes, [1, 2], constants=constants), tmp_path / "m.onnx")
+    text = HEAD + BOX + "(assert (>= Y_0 Y_1))"
+    once, _ = ask(tmp_path, text, network=network)
+    assert once.verdict == "unknown"
+    assert once.margins[0] is not None
+    longer, _ = ask(tmp_path, text, network=network, timeout=60.0)
+    assert longer.margins[0] is not None
+    assert longer.margins[0] >= once.margins[0]
+    pieces, _ = ask(tmp_path, text, network=network, splits=8)
+    assert pieces.verdict == "unsat"
+
+
+def test_what_onnxruntime_does_not_confirm_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Judge, "deepened", lambda self, point: None)
+    answer, _ = ask(tmp_path, HEAD + BOX + "(assert (<= Y_0 -0.9))")
+    assert (answer.verdict, answer.witness) == ("unknown", None)
+    assert answer.reason == "a counterexample in float64 is none for onnxruntime"

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .network import Shape, VisionTransformer
+from .network import Shape
 from .pictures import MEAN, STD, held_out, normalised, pictures
-from .train import perturbed, train
+from .train import accuracy, perturbed, train
 
 SHAPES = {
     "pgd_2_3_16": Shape(layers=2, heads=3, patch=16, pool="cls"),
     "pgd_3_3_8": Shape(layers=3, heads=3, patch=8, pool="mean"),
 }
+STEPS = {"pgd_2_3_16": (2, 2, 1, 2, 12), "pgd_3_3_8": (1, 1, 1, 1, 12)}  # 255ths by which pixels may move, in turn
 EASY = 5  # steps of the attack that leaves pictures out
 
 
@@ -34,7 +35,6 @@ class Making:
 
     out: Path
     count: int = 50  # instances of each model
-    steps: tuple[int, ...] = (1, 1, 1, 2, 10)  # 255ths by which pixels may move, in turn
     seconds: int = 100
     trained_for: float = 8 / 255
     epochs: int = 40
@@ -42,19 +42,17 @@ class Making:
 
 
 def make(making: Making, say: Callable[[str], None]) -> None:
-    """Write the whole folder."""
-    from certiformer.formats.export import write_model
-
+    """Write the whole folder; a model that is there already is not trained again."""
     for folder in ("onnx", "vnnlib"):
         (making.out / folder).mkdir(parents=True, exist_ok=True)
     rows: list[tuple[str, str, int]] = []
     about = {}
     for name, shape in SHAPES.items():
-        model, accuracy = train(shape, eps=making.trained_for, epochs=making.epochs, seed=making.seed)
-        say(f"{name}: {accuracy:.1%} of the pictures held out are read rightly")
-        write_model(model, torch.zeros(1, shape.channels, shape.side, shape.side), making.out / "onnx" / f"{name}.onnx")
-        chosen = choose(model, making)
-        about[name] = {"accuracy": accuracy, "instances": len(chosen)}
+        model = trained(making, name)
+        right = accuracy(model)
+        say(f"{name}: {right:.1%} of the pictures held out are read rightly")
+        chosen = choose(model, making, STEPS[name])
+        about[name] = {"accuracy": right, "instances": len(chosen)}
         for index, step in chosen:
             file = f"vnnlib/{name}_{index}_{step}.vnnlib"
             (making.out / file).write_text(property_of(index, step, shape.classes), encoding="ascii")
@@ -65,7 +63,19 @@ def make(making: Making, say: Callable[[str], None]) -> None:
     (making.out / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="ascii")
 
 
-def choose(model: VisionTransformer, making: Making) -> list[tuple[int, int]]:
+def trained(making: Making, name: str) -> nn.Module:
+    """A model as its file says it, in float32."""
+    from certiformer.formats.export import write_model
+    from certiformer.models.onnx import Network, read_file
+
+    path, shape = making.out / "onnx" / f"{name}.onnx", SHAPES[name]
+    if not path.exists():
+        model = train(shape, eps=making.trained_for, epochs=making.epochs, seed=making.seed)
+        write_model(model, torch.zeros(1, shape.channels, shape.side, shape.side), path)
+    return Network(read_file(path)).float().eval()
+
+
+def choose(model: nn.Module, making: Making, steps: Sequence[int]) -> list[tuple[int, int]]:
     """Pictures held out, by number, with a step each: read rightly, and not changed by a short attack."""
     torch.manual_seed(making.seed)
     x, y = pictures()
@@ -75,7 +85,7 @@ def choose(model: VisionTransformer, making: Making) -> list[tuple[int, int]]:
     for k in numbers.tolist():
         if len(found) == making.count:
             break
-        step = making.steps[len(found) % len(making.steps)]
+        step = steps[len(found) % len(steps)]
         moved = perturbed(model, x[k : k + 1], y[k : k + 1], eps=step / 255, steps=EASY)
         with torch.no_grad():
             says = model(normalised(torch.cat([x[k : k + 1], moved]))).argmax(dim=1)

@@ -6,7 +6,6 @@ import copy
 import math
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from ..api import Certifier
-from ..models import Model
+from ..core.deadline import Deadline
 from ..models.onnx import Network, Runtime, as_model, check_agreement, read_file
 from ..options import Options
 from ..properties import Property
@@ -28,6 +27,7 @@ from .witness import Judge
 
 COMPARED = 4  # boxes of a property whose points are compared with onnxruntime
 TOGETHER = 64  # boxes that are asked about at once
+LADDER = (30, 100)  # steps of optimising the bounds that are tried where there is time
 UNCONFIRMED = "a counterexample in float64 is none for onnxruntime"
 
 
@@ -79,60 +79,93 @@ class Instance:
         return Group(boxes, tuple(cases), Property(unsafe), tuple(len(b) for _, b in unsafe))
 
     def answer(self, options: Options, *, attack: bool = True, seed: int = 0) -> FileAnswer:
-        """The answer, within `options.timeout` seconds: the attack first, then proofs, group after group."""
-        began = time.perf_counter()
-        model = as_model(self.network, self.file.path.name)
-        certifier = Certifier(model, options)
-        margins: dict[int, float | None] = {}
-        open_: list[str] = []
-        witness: Witness | None = None
-        methods: set[str] = set()
-        for group in self.groups:
-            left = None if options.timeout is None else options.timeout - (time.perf_counter() - began)
-            if left is not None and left <= 0:
-                open_.append("out of time")
+        """The answer: the attack first, then one pass of bounds, then, where there is a timeout, what takes longer."""
+        began, clock = time.perf_counter(), Deadline.after(options.timeout)
+        search = Search(self, Certifier(as_model(self.network, self.file.path.name), options), clock, seed)
+        for k, stage in enumerate(stages(options)):
+            search.run(stage, attack=attack and k == 0)
+            if search.witness is not None or search.lost or not search.open:
                 break
-            asked = copy.copy(certifier)  # the same copy of the model, with the time that is left
-            asked.options = replace(certifier.options, timeout=left)
-            found = asked.verify(None, within=list(group.boxes), property=group.property, attack=attack, seed=seed)
-            margins.update(_margins(group, found))
-            methods.add(str(found.method))
-            if found.status == "refuted":
-                witness = self._witness(model, group, found)
-            if witness is not None:
-                break
-            if found.status != "certified":
-                open_.append(UNCONFIRMED if found.status == "refuted" else found.reason or "the bounds are too wide")
-        seconds = time.perf_counter() - began
-        late = options.timeout is not None and seconds >= options.timeout
-        verdict: Verdict = "sat" if witness else "unsat" if not open_ else "timeout" if late else "unknown"
+        verdict: Verdict = "sat" if search.witness is not None else "unsat" if not search.open else "unknown"
         return FileAnswer(
-            verdict=verdict,
-            witness=witness,
+            verdict="timeout" if verdict == "unknown" and clock.passed else verdict,
+            witness=search.witness,
             cases=len(self.query.cases),
-            margins=tuple(margins.get(k) for k in range(len(self.query.cases))),
-            reason=None if witness is not None or not open_ else open_[0],
-            method=", ".join(sorted(methods)) or None,
+            margins=tuple(search.margins.get(k) for k in range(len(self.query.cases))),
+            reason=search.reason if verdict == "unknown" else None,
+            method=", ".join(sorted(search.methods)) or None,
             arithmetic=options.arithmetic,
             difference=self.difference,
-            seconds=seconds,
+            seconds=time.perf_counter() - began,
         )
 
-    def _witness(self, model: Model, group: Group, found: VerifyResult) -> Witness | None:
+
+def stages(options: Options) -> tuple[Options, ...]:
+    """What is tried one after the other: what the options say, or with a timeout alone first one pass, then more."""
+    if options.timeout is None or options.steps or options.splits is not None or options.method == "ibp":
+        return (options,)
+    longer = tuple(replace(options, steps=steps, splits=0) for steps in LADDER)
+    return (replace(options, splits=0), *longer, replace(options, steps=LADDER[-1]))
+
+
+class Search:
+    """What has been found so far about an instance."""
+
+    def __init__(self, instance: Instance, certifier: Certifier, deadline: Deadline, seed: int) -> None:
+        self.instance, self.certifier, self.deadline, self.seed = instance, certifier, deadline, seed
+        self.open = {(g, k) for g, group in enumerate(instance.groups) for k in range(len(group.boxes))}
+        self.lost: set[tuple[int, int]] = set()  # boxes with a counterexample that onnxruntime does not confirm
+        self.margins: dict[int, float] = {}
+        self.methods: set[str] = set()
+        self.witness: Witness | None = None
+        self.reason: str | None = None
+
+    def run(self, options: Options, *, attack: bool) -> None:
+        """Try to close what is open; a counterexample ends it."""
+        for g, group in enumerate(self.instance.groups):
+            left = [k for k in range(len(group.boxes)) if (g, k) in self.open]
+            while left and self.witness is None:
+                if self.deadline.passed:
+                    self.reason = "out of time"
+                    return
+                found = self._ask(group, left, options, attack)
+                self._note(g, left, found)
+                if found.counterexample is None:
+                    break
+                self.witness = self._witness(group, left, found)
+                if self.witness is None:
+                    self.reason = UNCONFIRMED
+                    self.lost.add((g, left.pop(found.counterexample.member)))
+
+    def _ask(self, group: Group, members: list[int], options: Options, attack: bool) -> VerifyResult:
+        """About some boxes of a group, in the time that is left."""
+        asked = copy.copy(self.certifier)  # the same copy of the model
+        asked.options = replace(options, timeout=self.deadline.left if self.deadline.limited else None)
+        boxes = [group.boxes[k] for k in members]
+        found = asked.verify(None, within=boxes, property=group.property, attack=attack, seed=self.seed)
+        self.methods.add(str(found.method))
+        return found
+
+    def _note(self, g: int, members: list[int], found: VerifyResult) -> None:
+        """Which boxes are proved, and of each case the best that was proved of one of its conditions."""
+        group = self.instance.groups[g]
+        for k, status, values in zip(members, found.statuses, found.margins, strict=True):
+            if status == "certified":
+                self.open.discard((g, k))
+            start = 0
+            for case, count in zip(group.cases[k], group.rows, strict=True):
+                best = max(values[start : start + count])
+                if math.isfinite(best):
+                    self.margins[case] = max(best, self.margins.get(case, -math.inf))
+                start += count
+        if found.status not in ("certified", "refuted"):
+            self.reason = found.reason or "the bounds are too wide"
+
+    def _witness(self, group: Group, members: list[int], found: VerifyResult) -> Witness | None:
         """What the attack found, as onnxruntime sees it."""
-        example = found.counterexample
+        example, instance = found.counterexample, self.instance
         assert example is not None
-        number = group.cases[example.member][example.clause]
-        judge = Judge(self.runtime, self.network, self.query.cases[number], number)
-        cut = getattr(model.module, "cut", None)  # where positions are patches
+        number = group.cases[members[example.member]][example.clause]
+        judge = Judge(instance.runtime, instance.network, instance.query.cases[number], number)
+        cut = getattr(self.certifier.model.module, "cut", None)  # where positions are patches
         return judge.deepened(example.point if cut is None else cut.picture(example.point))
-
-
-def _margins(group: Group, found: VerifyResult) -> Iterator[tuple[int, float | None]]:
-    """Of each case, the best that was proved of one of its conditions."""
-    for cases, values in zip(group.cases, found.margins, strict=True):
-        start = 0
-        for case, count in zip(cases, group.rows, strict=True):
-            best = max(values[start : start + count])
-            yield case, best if math.isfinite(best) else None
-            start += count

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from certiformer_checker.case import references
 from certiformer_checker.certificate import Certificate
-from certiformer_checker.numbers import Array, require
+from certiformer_checker.numbers import Array, Span, require
 from certiformer_checker.reader import Tensors, parsed, safetensors, whole
 
 LARGEST = 2**32  # bytes of weights
@@ -134,6 +135,33 @@ class Folder:
         linear(add("tanh", (x,), (1, d)), "classifier", classes)
         return nodes
 
+    def logits(self, x: Array) -> Array:
+        """The model itself, run on embeddings `[n, d]` without any graph."""
+        h = self.heads
+
+        def linear(x: Array, name: str) -> Array:
+            return x @ self.get(f"{name}.weight", None, None).T + self.get(f"{name}.bias", None)
+
+        def norm(x: Array, name: str) -> Array:
+            if self.norm == "none":
+                return x
+            x = x - x.mean(axis=-1, keepdims=True)
+            x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps) if self.norm == "standard" else x
+            return x * self.get(f"{name}.weight", None) + self.get(f"{name}.bias", None)
+
+        x = norm(x, "bert.embeddings.LayerNorm")
+        for layer in (f"bert.encoder.layer.{i}." for i in range(self.layers)):
+            parts = (linear(x, f"{layer}attention.self.{part}") for part in ("query", "key", "value"))
+            q, k, v = (part.reshape(len(x), h, -1).swapaxes(0, 1) for part in parts)  # [heads, n, size]
+            scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
+            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            mixed = (weights / weights.sum(axis=-1, keepdims=True) @ v).swapaxes(0, 1).reshape(x.shape)
+            y = norm(x + linear(mixed, f"{layer}attention.output.dense"), f"{layer}attention.output.LayerNorm")
+            inner = linear(y, f"{layer}intermediate.dense")
+            inner = np.maximum(inner, 0) if self.act == "relu" else inner * Span(inner).normal().lo
+            x = norm(y + linear(inner, f"{layer}output.dense"), f"{layer}output.LayerNorm")
+        return linear(np.tanh(linear(x[0], "bert.pooler.dense")), "classifier")
+
 
 def same(a: Array, b: Array) -> bool:
     return a.shape == b.shape and a.tobytes() == b.tobytes()
@@ -152,7 +180,11 @@ def compare(certificate: Certificate, path: Path) -> None:
         )
         require(constants, f"node {i} ({node.op}) has other numbers than the folder")
     require(len(graph) == len(built), "the graph has another number of nodes than the folder's")
-    region = certificate.regions[0]
+    region, rng = certificate.regions[0], np.random.default_rng(0)
+    for x in (certificate.x0, *(certificate.x0 + rng.normal(size=certificate.x0.shape) for _ in range(2))):
+        one, other = references(graph, x)[-1][0], folder.logits(x)
+        close = np.abs(one - other) <= 1e-6 * (1 + np.abs(other))
+        require(close, "the graph and the folder's own weights give different logits")
     own = same(certificate.x0, folder.embedded(ids, list(range(len(ids)))))
     require(own, "the embeddings are not those of the folder for these tokens")
     for chosen, vertices, position in zip(certificate.vertex_ids, region.vertices, region.positions, strict=False):

@@ -44,6 +44,8 @@ def aligned(x: Array, rank: int) -> Array:
 
 def gathered(a: Array, shape: tuple[int, ...]) -> Array:
     """Transpose of broadcasting `shape` to that of a: sums over the axes that were copied."""
+    if a.shape[1:] == shape:
+        return a
     a = a.sum(axis=tuple(range(1, a.ndim - len(shape))))
     copied = tuple(i + 1 for i, size in enumerate(shape) if size == 1 and a.shape[i + 1] != 1)
     return np.asarray(a.sum(axis=copied, keepdims=True))

@@ -23,7 +23,7 @@ class Wrong(Exception):
 
 def require(holds: Any, reason: str) -> None:
     """The one way to fail. What is not true everywhere (nothing about NaN is) is a rejection."""
-    if not np.all(holds):
+    if holds is not True and not np.all(holds):
         raise Wrong(reason)
 
 
@@ -165,6 +165,7 @@ def dot(a: Array, b: Array) -> Span:
 
 LN2 = float.fromhex("0x1.62e42fefa0000p-1")  # its first 36 bits, and the rest
 LN2_REST = Span(float.fromhex("0x1.cf79abc9e3b39p-40"), float.fromhex("0x1.cf79abc9e3b3ap-40"))
+INVERSES = [Span(1.0) / float(n) for n in range(16, 0, -1)]
 PI = Span(float.fromhex("0x1.921fb54442d18p+1"), float.fromhex("0x1.921fb54442d19p+1"))
 
 
@@ -175,8 +176,8 @@ def _exp(x: Array) -> Span:
     k = np.rint(x / LN2)
     r = Span(x) - k * LN2 - k * LN2_REST  # k * LN2 is exact: 11 bits times 36
     series = Span(np.ones_like(x))
-    for n in range(16, 0, -1):
-        series = series * r / float(n) + 1.0
+    for inverse in INVERSES:
+        series = series * r * inverse + 1.0
     with np.errstate(over="ignore", under="ignore"):
         low, high = np.ldexp(series.lo, k.astype(np.int64)), np.ldexp(series.hi, k.astype(np.int64))
     return Span(np.maximum(down(np.minimum(low, np.finfo(float).max)), 0.0), up(high))

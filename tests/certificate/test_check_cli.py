@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from calling import run
 
+from calling import run
 from certiformer.cli import check
 from conftest import REFERENCE
 

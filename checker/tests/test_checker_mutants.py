@@ -15,15 +15,6 @@ from certiformer_checker.__main__ import judge
 
 # 500 in all
 QUICK = {"ball": 140, "anchors": 40, "two": 40, "l1": 40, "pieces": 30, "shares": 20, "standard": 30, "points": 160}
-    "ball": 120,
-    "anchors": 60,
-    "two": 40,
-    "l1": 40,
-    "pieces": 30,
-    "shares": 30,
-    "standard": 60,
-    "points": 120,
-}  # 500
 NODE = ("op", "inputs", "shape", "sign", "axes", "mean", "order", "axis", "start", "length", "eps")
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import certiformer as cf
+from certiformer.app import pool
 from certiformer.app.answer import Answer, Limits
 from certiformer.app.asking import Asked
 from certiformer.app.line import Busy, Job, Line
+from certiformer.app.server import Guard
 from certiformer.app.serving import Serving
 from certiformer.cli import main
 from certiformer.errors import InputError
@@ -111,6 +113,73 @@ def test_nothing_follows_the_end() -> None:
         return [message["kind"] async for _, message in job.follow() if message is not None]
 
     assert asyncio.run(run()) == ["end"]
+
+
+DEAF = """
+import json, sys, time
+print(json.dumps({"kind": "ready", "models": []}), flush=True)
+sys.stdin.readline()
+asked = json.loads(sys.stdin.readline())
+print(json.dumps({"kind": "sentence", "done": 1}), flush=True)
+time.sleep(0 if asked["text"] == "die" else 60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "message"),
+    [
+        ("stop me", "stopped", "stopped"),
+        ("go on", "stopped", "out of time"),
+        ("die", "failed", "process that answered ended"),
+    ],
+)
+def test_a_process_that_does_not_stop_is_ended_and_one_that_dies_is_told(
+    monkeypatch: pytest.MonkeyPatch, text: str, state: str, message: str
+) -> None:
+    """What it had told before is kept."""
+    monkeypatch.setattr(pool, "COMMAND", (sys.executable, "-c", DEAF))
+    monkeypatch.setattr(pool, "GRACE", 0.1)
+
+    async def run() -> tuple[list[dict[str, Any]], bool]:
+        process, job = pool.Process({}, seconds=20.0 if text == "stop me" else 1.0), Job(Asked(text, "m"), "a")
+        await process.start()
+        answering = asyncio.ensure_future(process.answer(job))
+        async for _, told in job.follow():
+            if told is not None and told["kind"] == "sentence" and text == "stop me":
+                job.stop()
+        await answering
+        return job.messages, process.alive
+
+    told, alive = asyncio.run(run())
+    assert [m["kind"] for m in told] == ["sentence", "end"]
+    assert told[-1]["state"] == state
+    assert message in told[-1]["message"]
+    assert not alive
+
+
+def test_old_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "MOST_BYTES", 5)
+
+    async def run() -> list[bool]:
+        held = pool.Pool(Serving(queue=9), IBP)
+        jobs = [held.ask(Asked("x", "sst-1"), "a") for _ in range(3)]
+        for job in jobs:
+            job.tell("end", state="done", files={"report.json": "e30="})  # two bytes each
+        held.ask(Asked("x", "sst-1"), "a")
+        found = []
+        for job in jobs:
+            try:
+                found.append(held.job(job.name) is job)
+            except InputError:
+                found.append(False)
+        return found
+
+    assert asyncio.run(run()) == [False, True, True]
+
+
+def test_a_site_may_be_allowed_to_show_the_page() -> None:
+    policy = Guard(None, Serving(frame=("https://a.example",))).headers["Content-Security-Policy"]  # type: ignore[arg-type]
+    assert policy.endswith("frame-ancestors https://a.example")
 
 
 def test_folders_are_known_by_their_last_part(tmp_path: Path) -> None:

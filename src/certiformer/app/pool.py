@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections import OrderedDict, deque
 from contextlib import suppress
@@ -19,7 +20,9 @@ from .serving import Serving
 KEPT = 200  # questions that are kept after they ended, for who looks again or takes the report
 MOST_BYTES = 2**28  # of the files of these
 GRACE = 3.0  # seconds that a process has to stop by itself
+COMMAND = (sys.executable, "-m", "certiformer.app.worker")
 LONGEST = 2**26  # bytes of a message
+logger = logging.getLogger(__name__)
 
 
 class Process:
@@ -36,9 +39,7 @@ class Process:
     async def start(self) -> list[dict[str, Any]]:
         """Start it; what it says of the models, once they are open."""
         pipe = asyncio.subprocess.PIPE
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "certiformer.app.worker", stdin=pipe, stdout=pipe, limit=LONGEST
-        )
+        self._process = await asyncio.create_subprocess_exec(*COMMAND, stdin=pipe, stdout=pipe, limit=LONGEST)
         await self._send(self._setup)
         message = await self._receive()
         if message is None or message["kind"] != "ready":
@@ -57,14 +58,13 @@ class Process:
                 await self._send({"stop": True})
                 await asyncio.wait({relay}, timeout=GRACE)
             if not relay.done():
+                await _cancelled(relay)
                 await self.end()
                 told = "stopped" if stop.done() else f"out of time after {self._seconds:g} s"
                 job.tell("end", state="stopped", message=told)
         finally:
-            for task in (relay, stop):
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            await _cancelled(relay)
+            await _cancelled(stop)
 
     async def end(self) -> None:
         """End it, whatever it is doing."""
@@ -72,7 +72,7 @@ class Process:
         if ending is not None:
             with suppress(ProcessLookupError):
                 ending.kill()
-            await ending.communicate()
+            await ending.wait()
 
     async def _relay(self, job: Job) -> None:
         while not job.ended:
@@ -101,6 +101,13 @@ class Process:
         return found
 
 
+async def _cancelled(task: asyncio.Future[Any]) -> None:
+    """End a task, if it has not ended; what it raised is raised here."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
 class Pool:
     """Everything that is behind the page: the models, the line, the processes, and what was answered."""
 
@@ -121,9 +128,7 @@ class Pool:
 
     async def stop(self) -> None:
         for task in self._tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await _cancelled(task)
         for process in self._processes:
             await process.end()
 
@@ -166,6 +171,7 @@ class Pool:
                 if not process.alive:
                     await process.start()
                 await process.answer(job)
-            except (ModelError, OSError, ValueError) as error:
+            except Exception as error:  # whatever it is, the next question finds a fresh process
+                logger.exception("no process could answer")
                 await process.end()
-                job.tell("end", state="failed", message=f"no process could answer: {error}")
+                job.tell("end", state="failed", message=f"no process could answer ({type(error).__name__})")

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from calling import run
 from certiformer.sweep.processes import Processes
-from certiformer.sweep.runner import Lost, Unit
 from certiformer.sweep.store import Store
-from sweeping import Mortals, sentences
-
-ASKED = ["--eps", "0.05,0.2,0.5,1", "--attack-steps", "5", "--restarts", "1", "--method", "backward-forward", "--quiet"]
-
-
-def units(*names: str) -> list[Unit]:
-    return [Unit(name, (name,), 1.0) for name in names]
-
-
-def told(results) -> dict[str, object]:
-    return {u.content: r.why if isinstance(r, Lost) else r[0][1]["after"] for u, r in results}
+from sweeping import ASKED, Mortals, alive, command, lines, parent, processes, sentences, told, units, wait_for
 
 
 def test_a_process_that_dies_is_replaced_and_only_what_kills_every_one_is_lost(tmp_path):
@@ -56,51 +42,9 @@ def many(tmp_path_factory) -> Path:
     return path
 
 
-def command(model: Path, data: Path, out: Path, *more: object) -> subprocess.Popen:
-    words = ["sweep", "--model", model, "--data", data, "--out", out, *ASKED, *more]
-    paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "certiformer", *map(str, words)],
-        env={**os.environ, **paths},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-
-def wait_for(what, *, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-
-
-def lines(out: Path) -> int:
-    path = out / "rows.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def children(pid: int) -> list[int]:
-    """The processes of python below one, as Linux knows them."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
-        except OSError:
-            continue
-        if int(rest.split()[1]) == pid and "python" in name:
-            found.append(int(stat.parent.name))
-    return found
-
-
-def working(pid: int) -> list[int]:
-    """Those that are workers, not what multiprocessing keeps beside them."""
-    return [p for p in children(pid) if b"spawn_main" in Path(f"/proc/{p}/cmdline").read_bytes()]
-
-
-def alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+def workers_of(pid: int) -> list[int]:
+    """The workers of a driver, not what multiprocessing keeps beside them."""
+    return [p for p in processes("spawn_main") if parent(p) == pid]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc, which Linux has")
@@ -108,13 +52,13 @@ def test_kill_a_worker_then_the_driver_and_go_on(capsys, model, many, tmp_path):
     out, once = tmp_path / "killed", tmp_path / "once"
     driver = command(model, many, out, "--workers", 2)
     wait_for(lambda: lines(out) >= 3)
-    workers = working(driver.pid)
+    workers = workers_of(driver.pid)
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
-    wait_for(lambda: len(set(working(driver.pid)) - {workers[0]}) == 2)  # another took its place
+    wait_for(lambda: len(set(workers_of(driver.pid)) - {workers[0]}) == 2)  # another took its place
     before = lines(out)
     wait_for(lambda: lines(out) > before or driver.poll() is not None)
-    workers = working(driver.pid)
+    workers = workers_of(driver.pid)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     assert 3 <= lines(out) < 60

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from certiformer.errors import InputError
+from certiformer.sweep.runner import Progress
 
 from .figures import Result, collect
 from .store import Store
-from .study import Bench, Clock, Outcome, Progress, Settings, plan, run
+from .study import Bench, Outcome, Settings, plan, run
 from .tables import TABLES
 from .write import write
 
@@ -47,7 +48,7 @@ def reproduce(name: str, settings: Settings, *, progress: Callable[[Progress], N
     data = {group.subject.folder: group.subject.data for study in studies for group in study.groups}
     interrupted = False
     try:
-        outcome = run(list(cells.values()), bench, store, data=data, progress=progress, clock=Clock())
+        outcome = run(list(cells.values()), bench, store, data=data, progress=progress)
     except KeyboardInterrupt:
         interrupted = True
         outcome = Outcome(0, sum(key not in store for key in cells), ())

@@ -1,66 +1,36 @@
-"""Finished work, a line of JSON each, so that a kill loses at most the cell it fell in.
+"""Finished cells: the store of sweeps (`certiformer.sweep.store`), with the records at hand by their key.
 
-Every file `cells*.jsonl` of the folder is read; new lines go to `cells.jsonl`. Stores of several machines are joined by
-putting their files side by side, or one after another in one file: a key that comes twice is the same result.
+Files `cells*.jsonl`; lines of before there were checksums count. Stores of several machines are joined by putting their
+files side by side, or one after another in one file.
 """
 
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from certiformer.errors import InputError
+from certiformer.sweep.store import Record as Record
+from certiformer.sweep.store import Store as Lines
 
-FILE = "cells.jsonl"
-Record = dict[str, Any]
+STEM = "cells"
+FILE = f"{STEM}.jsonl"
 
 
-class Store:
+class Store(Lines):
     """The records of a folder by their key."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.records: dict[str, Record] = {}
-        self.torn = 0  # lines that a kill left unfinished
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for path in sorted(folder.glob("cells*.jsonl")):
-                self._read(path)
-            self._end_line(folder / FILE)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot hold the results: {error.strerror or error}") from None
-
-    def __contains__(self, key: str) -> bool:
-        return key in self.records
+        super().__init__(folder, stem=STEM, unsummed=True)
+        self.torn = self.damaged
+        self.kept = {record["key"]: record for record in self.records()}
 
     def get(self, key: str) -> Record | None:
         """The record of a key, where it is finished."""
-        return self.records.get(key)
+        return self.kept.get(key)
 
-    def add(self, key: str, record: Record) -> None:
-        """Keep a finished cell: it is on the disk when this returns."""
-        line = json.dumps({"key": key, **record}, ensure_ascii=False, allow_nan=False)
-        with (self.folder / FILE).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.records[key] = json.loads(line)
-
-    def _read(self, path: Path) -> None:
-        for line in path.read_bytes().splitlines():
-            try:
-                record = json.loads(line)
-                self.records[record["key"]] = record
-            except (ValueError, KeyError, TypeError):
-                self.torn += 1
-
-    @staticmethod
-    def _end_line(path: Path) -> None:
-        """A torn last line is closed, so that the next record starts on its own."""
-        if path.exists() and path.stat().st_size:
-            with path.open("rb+") as file:
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
+    def add(self, found: Iterable[tuple[str, Record]]) -> None:
+        """Keep finished cells: they are on the disk when this returns."""
+        new = list(found)
+        super().add(new)
+        self.kept |= {key: json.loads(json.dumps({"key": key, **record})) for key, record in new}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from certiformer.data import Dataset, load_data
 from certiformer.errors import CertiformerError, InputError
 from certiformer.models import Model, load
 from certiformer.norms import norm_name
+from certiformer.sweep.runner import Here, Lost, Pairs, Progress, Run, Unit
 from certiformer.training import pick_device
 
 from .cells import ACCURACY, Cell, Way, compute, fingerprint, fingerprint_of, ways
@@ -178,16 +178,6 @@ def plan(table: Table, bench: Bench) -> Study:
     return Study(table, chosen, tuple(groups), settings)
 
 
-@dataclass
-class Progress:
-    """Where a run stands. `left` is the expected rest in seconds, None before anything is known."""
-
-    done: int
-    total: int
-    title: str
-    left: float | None
-
-
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended: cells done now, cells not done for lack of time, and what failed."""
@@ -197,34 +187,6 @@ class Outcome:
     failures: tuple[str, ...]
 
 
-@dataclass
-class Clock:
-    """How long cells take, from those that are done: by model and method, else by method, else at all."""
-
-    began: float = field(default_factory=time.perf_counter)
-    seen: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)  # seconds and weight
-
-    def take(self, cell: Cell, seconds: float) -> None:
-        for key in self._keys(cell):
-            spent, weight = self.seen.get(key, (0.0, 0.0))
-            self.seen[key] = (spent + seconds, weight + cell.weight)
-
-    def expect(self, cells: Sequence[Cell]) -> float | None:
-        """The seconds that some cells will take; None while nothing is known."""
-        if not self.seen:
-            return None
-        rates = (next(self.seen[key] for key in self._keys(cell) if key in self.seen) for cell in cells)
-        return sum(spent / weight * cell.weight for cell, (spent, weight) in zip(cells, rates, strict=True))
-
-    @staticmethod
-    def _keys(cell: Cell) -> tuple[tuple[str, str], ...]:
-        return ((cell.model, cell.way.name), ("", cell.way.name), ("", ""))
-
-    @property
-    def spent(self) -> float:
-        return time.perf_counter() - self.began
-
-
 def run(
     cells: Sequence[Cell],
     bench: Bench,
@@ -232,37 +194,40 @@ def run(
     *,
     data: dict[str, str],
     progress: Callable[[Progress], None] | None = None,
-    clock: Clock | None = None,
 ) -> Outcome:
     """Compute the cells that are not in the store. With a time limit, none is started that seems to end after it."""
-    clock = clock or Clock()
     pending = [cell for cell in cells if cell.key not in store]
-    limit = bench.settings.time_limit
     failures: list[str] = []
-    computed, before, done = 0, "", len(cells) - len(pending)
-    rest = batches(pending)
-    for number, batch in enumerate(rest):
-        first = batch[0]
-        if limit is not None and clock.spent + (clock.expect(batch) or 0.0) >= limit:
-            break
-        if progress is not None:
-            left = clock.expect([cell for later in rest[number:] for cell in later])
-            progress(Progress(done, len(cells), first.title, left))
-        before = first.model
-        started = time.perf_counter()
-        try:
-            records = compute(batch, bench.model(before), bench.dataset(data[before]).test, bench.device)
-        except (CertiformerError, torch.OutOfMemoryError) as error:
-            failures += [f"{cell.title}: {str(error).splitlines()[0]}" for cell in batch]
-            continue
-        finally:
-            done += len(batch)
-        for cell, record in zip(batch, records, strict=True):
-            store.add(cell.key, record)
-            clock.take(cell, (time.perf_counter() - started) / len(batch))
-        computed += len(batch)
+
+    def work(batch: list[Cell]) -> Pairs:
+        first = batch[0].model
+        records = compute(batch, bench.model(first), bench.dataset(data[first]).test, bench.device)
+        return [(cell.key, record) for cell, record in zip(batch, records, strict=True)]
+
+    def lost(unit: Unit, why: Lost) -> Pairs:
+        failures.extend(f"{cell.title}: {why.why}" for cell in unit.content)
+        return []
+
+    with store:
+        going = Run(
+            store,
+            Here(expected=(CertiformerError, torch.OutOfMemoryError)),
+            lambda: work,
+            lost,
+            begun=progress,
+            limit=bench.settings.time_limit,
+        )
+        units = [_unit(batch) for batch in batches(pending)]
+        computed = going(units, total=len(cells), done=len(cells) - len(pending))
     left_over = sum(cell.key not in store for cell in pending) - len(failures)
     return Outcome(computed, left_over, tuple(failures))
+
+
+def _unit(batch: list[Cell]) -> Unit:
+    """Cells that are done together; how long they take is known by model and method, else by method, else at all."""
+    first = batch[0]
+    kinds = ((first.model, first.way.name), ("", first.way.name), ("", ""))
+    return Unit(batch, tuple(cell.key for cell in batch), sum(cell.weight for cell in batch), kinds, first.title)
 
 
 def batches(cells: Sequence[Cell]) -> list[list[Cell]]:

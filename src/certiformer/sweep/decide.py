@@ -8,8 +8,8 @@ gives another answer. Radii are decided as follows, and nothing is asked twice:
 2. The attack: from its smallest counterexample on, every radius is refuted, and is not bounded.
 3. Bounds at the largest radius that is left, of all sets together; then by halves, of the sets that are open. What is
    proved at a radius is proved at the smaller ones, which are subsets.
-4. With `quick`, this is done in single precision first (the proof accounts for its rounding), and what that leaves open
-   is asked again as the options say.
+4. With `quick`, this is done by `backward-forward` first, in single precision where the embeddings are numbers of it
+   (the proof accounts for its rounding), and what that leaves open is asked again as the options say.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from ..core.names import BoundOptions
 from ..models.model import Model
 from ..options import AttackOptions, AttackQuestion, Options, RadiusQuestion
 from ..questions.inputs import Prepared, prepare, prepare_for, problem_of
+from ..questions.ladder import climbs, first_rung, second_rung
 from ..questions.positions import position_sets
 from ..questions.refine import margins_within, radii_of
 from ..questions.search import radii as search_radii
@@ -112,14 +114,17 @@ def _at_radii(workspace: Workspace, found: list[Decided], texts: Sequence[str], 
     most = [sum(r < c for r in radii) for c in closest]  # how many of the radii are not refuted
     places = [(i, k) for i, one in enumerate(found) for k in range(len(one.sets))]
     proved = dict.fromkeys(places, 0)  # of each set, how many of the radii
+    rounded: set[int] = set()  # sentences that were bounded in single precision
     for options in stages(workspace.model, asked):
         left = [(i, k) for i, k in places if proved[i, k] < most[i]]
         if not left:
             break
         ready = {i: prepare_for(workspace, texts[i], found[i].prepared.label, options) for i in {i for i, _ in left}}
-        if options is not asked.options:  # rounded embeddings would be another question
-            same = {i: torch.equal(q.embeddings.double(), found[i].prepared.embeddings) for i, q in ready.items()}
-            left = [(i, k) for i, k in left if same[i]]
+        if options.dtype != asked.options.dtype:  # other embeddings, if rounded, would be another question
+            rounded = {i for i, q in ready.items() if torch.equal(q.embeddings.double(), found[i].prepared.embeddings)}
+            left = [(i, k) for i, k in left if i in rounded]
+        elif options is not asked.options:
+            left = [(i, k) for i, k in left if i not in rounded]
         high = {(i, k): most[i] for i, k in left}
         aim = dict(high)  # first the largest
         while aim:
@@ -138,20 +143,25 @@ def _at_radii(workspace: Workspace, found: list[Decided], texts: Sequence[str], 
 
 def _proved(instances: list[tuple[Prepared, Place]], at: list[float], p: float, options: Options) -> list[bool]:
     """Whether each label is proved to stay within its radius."""
-    problem = problem_of(instances, options, p=p)
+    made = partial(problem_of, instances, p=p)
+    problem = made(first_rung(options))
     radii = radii_of(torch.tensor(at, dtype=torch.float64), problem.centre)
-    margins = margins_within(problem, radii, options, until_proved=True)
-    return [bool(row.isfinite().all() and (row > 0).all()) for row in margins.lower]
+    climb = partial(made, second_rung(options)) if climbs(options) else None
+    margins = margins_within(problem, radii, options, until_proved=True, climb=climb)
+    return [math.isfinite(m) and m > 0 for m in margins.least.tolist()]
 
 
 def stages(model: Model, asked: Asked) -> list[Options]:
-    """How bounds are computed, the cheap way first."""
+    """How bounds are computed, the cheap way first: in single precision, or where that will not do, in double."""
     options = asked.options
-    cheap: dict[str, Any] = {"method": "backward-forward", "dtype": "float32", "steps": 0, "splits": 0}
-    quick = replace(options, **cheap)
     tighter = options.method in ("auto", "backward", "backward-forward")
-    same = quick == options or not (asked.question.quick and tighter and options.arithmetic == "real")
-    return [options] if same or not single(model) else [quick, options]
+    if not (asked.question.quick and tighter and options.arithmetic == "real"):
+        return [options]
+    cheap: dict[str, Any] = {"method": "backward-forward", "steps": 0, "splits": 0, "budget": "balanced"}
+    quick = [replace(options, **cheap, dtype="float32")] if single(model) and options.dtype == "float64" else []
+    quick += [replace(options, **cheap)]
+    plain = options if options.most_splits > 1 or options.timed else replace(options, splits=0, budget="balanced")
+    return [q for q in quick if q != plain] + [options]
 
 
 def single(model: Model) -> bool:

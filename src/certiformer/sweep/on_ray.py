@@ -1,8 +1,8 @@
 """Workers on Ray: the cluster that RAY_ADDRESS names, or one that is started on this machine and ends with the run.
 
 Each worker is an actor with one copy of the model and one unit at a time: nothing queues up behind a slow one, and the
-driver holds no more units than there are workers. Ray restarts an actor that died and gives it its unit again; after
-that, the unit is lost, which its rows say.
+driver holds no more units than there are workers. For an actor that died there is another, which must answer before the
+unit is tried again: so a unit is lost only if it kills its actors, and never because Ray itself ends.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from .processes import DIED
 from .runner import Done, Lost, Unit, Work, told
 
 ADDRESS = "RAY_ADDRESS"
+PATIENCE = 120.0  # seconds that a new actor may take to answer
 
 
 class _Actor:
-    """A worker on Ray. It begins with its first unit, also after it was restarted."""
+    """A worker on Ray. It begins with its first unit."""
 
     def __init__(self) -> None:
         self.work: Work | None = None
+
+    def ready(self) -> bool:
+        """Whether it is there."""
+        return True
 
     def do(self, made: list[Any], content: Any) -> Any:
         """Rows of a unit; `made` refers to what makes the worker, which is fetched once."""
@@ -72,32 +77,51 @@ class OnRay:
 
     def results(self, units: Iterator[Unit], make: Callable[[], Work]) -> Iterator[Done]:
         ray = self.ray
-        kind = ray.remote(num_cpus=1, num_gpus=self.num_gpus, max_restarts=-1, max_task_retries=self.retries)(_Actor)
+        kind = ray.remote(num_cpus=1, num_gpus=self.num_gpus)(_Actor)
         made = ray.put(make)  # once, however many workers there are
-        idle = [kind.remote() for _ in range(self.workers)]
         running: dict[Any, tuple[Unit, Any]] = {}
+        again: list[Unit] = []
+        deaths: dict[int, int] = {}
         try:
+            idle = [kind.remote() for _ in range(self.workers)]
             while True:
-                while idle and (unit := next(units, None)) is not None:
+                while idle and (unit := again.pop() if again else next(units, None)) is not None:
                     actor = idle.pop()
                     running[actor.do.remote([made], unit.content)] = (unit, actor)
                 if not running:
                     return
-                ready, _ = ray.wait(list(running), num_returns=1)
-                for reference in ready:
+                for reference in ray.wait(list(running), num_returns=1)[0]:
                     unit, actor = running.pop(reference)
-                    idle.append(actor)
-                    yield unit, self._answer(reference)
+                    answer = self._answer(reference)
+                    idle.append(actor if answer is not None else self._another(kind))
+                    if answer is not None:
+                        yield unit, answer
+                        continue
+                    deaths[id(unit)] = times = deaths.get(id(unit), 0) + 1
+                    if times <= self.retries:
+                        again.append(unit)
+                    else:
+                        yield unit, Lost(DIED.format(times=times))
         finally:
             self._end()
 
     def _answer(self, reference: Any) -> Any:
+        """The rows of a unit; None where its actor died over it."""
         try:
             return self.ray.get(reference)
-        except self.ray.exceptions.RayActorError:
-            return Lost(DIED.format(times=self.retries + 1))
-        except self.ray.exceptions.RayError as error:
+        except self.ray.exceptions.RayTaskError as error:
             return Lost(told(error))
+        except self.ray.exceptions.RayError:
+            return None
+
+    def _another(self, kind: Any) -> Any:
+        """An actor in the place of one that died. It answers, or it is not the unit but Ray that is at fault."""
+        try:
+            actor = kind.remote()
+            self.ray.get(actor.ready.remote(), timeout=PATIENCE)
+        except Exception:
+            raise ConnectionError("Ray is gone; finished sentences are kept, the same command goes on") from None
+        return actor
 
     def _end(self) -> None:
         """A Ray that was started for this run ends with it; so do the actors on one that was there."""

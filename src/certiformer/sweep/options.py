@@ -28,7 +28,7 @@ class SweepQuestion(Beside, AttackOptions):
     norm: Numbers = option(2, "1, 2, inf or another number from 1 on; several with commas between them.")
     words: Numbers = option(1, "Move every set of this many words at once; several with commas between them.")
     eps: Numbers | None = option(None, "Radii to decide, with commas between them; default: radii are searched.")
-    quick: bool = option(True, "Bound in single precision first: what that proves is not asked again.")
+    quick: bool = option(True, "Bound by backward-forward first: what that proves is not asked again.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -175,7 +175,7 @@ def _record(result: SweepResult) -> list[tuple[str, str]]:
         ("norms", ", ".join(norm_name(norm_order(p)) for p in about["norms"])),
         ("words moved at once", ", ".join(map(str, about["words"]))),
         ("bounds", ", ".join(f"{k} {v}" for k, v in bounds.items())),
-        ("single precision first", "yes" if about["quick"] else "no"),
+        ("backward-forward first", "yes" if about["quick"] else "no"),
         ("attack", ", ".join(f"{k} {v}" for k, v in about["attack"].items()) if about["attack"] else "none"),
         ("certiformer", about["certiformer"]),
     ]

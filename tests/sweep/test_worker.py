@@ -1,0 +1,151 @@
+"""A worker: whatever happens to a sentence is a row, and no row depends on what was done before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import certiformer as cf
+from certiformer.models import load
+from certiformer.options import Options
+from certiformer.sweep import decide as deciding
+from certiformer.sweep import worker
+from certiformer.sweep.decide import Asked, Decided, single, stages
+from certiformer.sweep.options import SweepQuestion
+from certiformer.sweep.worker import Batch, Case, Item, Job, Worker
+
+TEXTS = ["good film", "bad film", "the plot", "very fine"]
+
+
+@pytest.fixture(scope="module")
+def job(model) -> Job:
+    asked = Asked(
+        2.0, 1, SweepQuestion(eps="0.1,0.5", attack_steps=2, restarts=1), Options(threads=1, max_memory=1 << 26)
+    )
+    return Job((load(model),), (Case(0, asked),))
+
+
+def batch(job: Job, texts: list[str], labels: list[int] | None = None) -> Batch:
+    labels = labels or [p.label for p in job.models[0].predict(texts)]
+    items = tuple(Item(f"0:{i}", i, text, label) for i, (text, label) in enumerate(zip(texts, labels, strict=True)))
+    return Batch(0, items, 2, 1.0)
+
+
+def rows(found) -> list[dict]:
+    return [{k: v for k, v in row.items() if k not in ("seconds", "at")} for _, row in found]
+
+
+def test_out_of_memory_together_is_tried_in_smaller_batches_and_said(job, monkeypatch):
+    whole, sizes = worker.decide, []
+
+    def little(workspace, prepared, *others):
+        sizes.append(len(prepared))
+        if len(prepared) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(workspace, prepared, *others)
+
+    alone = rows(Worker(job)([batch(job, TEXTS)]))
+    monkeypatch.setattr(worker, "decide", little)
+    found = rows(Worker(job)([batch(job, TEXTS)]))
+    assert sizes == [4, 2, 1, 1, 2, 1, 1]
+    assert {row["note"] for row in found} == {worker.SMALLER}
+    assert [{**row, "note": None} for row in found] == [{**row, "note": None} for row in alone]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: you tried 9 bytes")])
+def test_an_instance_that_does_not_fit_is_a_row_and_the_others_go_on(job, monkeypatch, error):
+    whole = worker.decide
+
+    def little(workspace, prepared, texts, *others):
+        if "bad film" in texts:
+            raise error
+        return whole(workspace, prepared, texts, *others)
+
+    monkeypatch.setattr(worker, "decide", little)
+    found = rows(Worker(job)([batch(job, TEXTS)]))
+    assert [row["status"] for row in found] == ["decided", "error", "decided", "decided"]
+    assert found[1]["reason"] == worker.NO_MEMORY
+
+
+def test_a_fault_of_ours_is_a_row_too(job, monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(worker, "decide", fails)
+    (row,) = rows(Worker(job)([batch(job, TEXTS[:1])]))
+    assert (row["status"], row["reason"]) == ("error", "unexpected ZeroDivisionError: division by zero")
+    assert "certified" not in row
+
+
+def test_a_proof_that_an_attack_excludes_is_an_error_and_no_certificate(job, monkeypatch):
+    def wrong(workspace, prepared, texts, asked):
+        return [Decided(q, [(1,)], [0.5], [0.4]) for q in prepared]
+
+    monkeypatch.setattr(worker, "decide", wrong)
+    (row,) = rows(Worker(job)([batch(job, TEXTS[:1])]))
+    assert row["status"] == "error"
+    assert "contradict each other" in row["reason"]
+    assert row.get("certified") is None
+
+
+def test_a_sentence_that_is_wrong_is_not_bounded(job, monkeypatch):
+    monkeypatch.setattr(worker, "decide", lambda *_: pytest.fail("was bounded"))
+    labels = [1 - p.label for p in job.models[0].predict(TEXTS)]
+    assert {row["status"] for row in rows(Worker(job)([batch(job, TEXTS, labels)]))} == {"wrong"}
+
+
+def test_what_is_refuted_is_not_bounded_and_what_is_proved_not_asked_again(job, monkeypatch):
+    asked: list[tuple[str, str, int]] = []
+    proved = deciding._proved
+
+    def counted(instances, at, p, options):
+        asked.append((options.method, options.dtype, len(instances)))
+        return proved(instances, at, p, options)
+
+    monkeypatch.setattr(deciding, "_proved", counted)
+    far = replace(job.cases[0].asked, question=SweepQuestion(eps="50", attack_steps=20, restarts=1))
+    (row,) = rows(Worker(Job(job.models, (Case(0, far),)))([batch(job, TEXTS[:1])]))
+    assert row["attacked"] < 50
+    assert asked == []
+    near = replace(job.cases[0].asked, question=SweepQuestion(eps="0.001,0.0001", attack=False))
+    (row,) = rows(Worker(Job(job.models, (Case(0, near),)))([batch(job, TEXTS[:1])]))
+    assert row["certified"] == 0.001
+    assert asked == [("backward-forward", "float64", 2)]  # the larger radius, of both words, and nothing after it
+
+
+def test_what_single_precision_leaves_open_is_asked_again(job, monkeypatch):
+    seen = []
+
+    def never_quick(instances, at, p, options):
+        seen.append((options.method, options.dtype))
+        return [options.method == "auto"] * len(at)
+
+    monkeypatch.setattr(deciding, "_proved", never_quick)
+    bundled = replace(job, models=(load("sst-1"),))  # its embeddings are numbers of single precision
+    (row,) = rows(Worker(bundled)([batch(bundled, ["a great film"])]))
+    assert row["certified"] == 0.5
+    assert dict.fromkeys(seen) == dict.fromkeys([("backward-forward", "float32"), ("auto", "float64")])
+
+
+def test_a_model_of_double_precision_is_not_bounded_in_single(job):
+    model, asked = job.models[0], job.cases[0].asked
+    assert single(model)
+    assert [o.dtype for o in stages(model, asked)] == ["float32", "float64", "float64"]
+    double = model.to(dtype=torch.float64)
+    assert not single(double)
+    assert [o.dtype for o in stages(double, asked)] == ["float64", "float64"]
+
+
+def test_no_bit_depends_on_what_was_asked_before():
+    certifier = cf.Certifier("sst-1", method="backward-forward", dtype="float32", max_memory=1 << 26, threads=1)
+    text = "a gripping drama that never quite finds its voice"
+
+    def margins(words: str) -> list[float]:
+        return certifier.bounds(words, eps=0.1).lower.flatten().tolist()
+
+    first = margins(text)
+    margins("an uneven but likeable film about two old friends")
+    certifier.workspace.forget()
+    assert margins(text) == first

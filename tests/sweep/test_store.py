@@ -77,6 +77,10 @@ def test_a_folder_is_for_one_sweep(tmp_path):
     with pytest.raises(InputError, match=r"with eps \[0.1\] and not \[0.2\]; model a.weights '1' and not '2'"):
         settle(tmp_path, {"eps": [0.2], "models": [{"name": "a", "weights": "2"}]})
     assert read_manifest(tmp_path)["eps"] == [0.1]
+    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / MANIFEST).unlink()
+    with pytest.raises(InputError, match=r"holds rows, but no manifest\.json"):
+        settle(tmp_path, {"eps": [0.1]})
     (tmp_path / MANIFEST).write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         read_manifest(tmp_path)

@@ -173,7 +173,7 @@ def _show(result: SweepResult, compared: Comparison | None, *, quiet: bool) -> N
         made = table("radius", "certified", "not refuted", "between")
         for point in found.whole.curve:
             between = point.unknown + point.error
-            made.add_row(at_most(point.eps), f"{point.least:.2%}", f"{point.most:.2%}", f"{between:,}")
+            made.add_row(at_most(point.eps), point.proved, point.open_to, f"{between:,}")
         console().print(made)
     if compared is not None:
         _show_pairs(compared)

@@ -47,6 +47,16 @@ class Point:
         """The share that is neither wrong nor refuted."""
         return (self.certified + self.unknown + self.error) / max(1, self.count)
 
+    @property
+    def proved(self) -> str:
+        """The share that is certified, in percent."""
+        return percent(self.certified, self.count)
+
+    @property
+    def open_to(self) -> str:
+        """The share that is neither wrong nor refuted, in percent."""
+        return percent(self.certified + self.unknown + self.error, self.count, up=True)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -110,7 +120,7 @@ def figures(rows: Sequence[Record], radii: Sequence[float], labels: Sequence[str
         median_radius=median(proved) if proved else 0.0,
         smallest_radius=min(proved, default=0.0),
         mean_attacked=mean(reached) if reached else None,
-        by_class=_parts(rows, at, lambda row: row["label"], lambda label: _label(labels, label)),
+        by_class=_parts(rows, at, lambda row: row["label"], lambda number: label(labels, number)),
         by_length=_by_length(rows, at),
         sentences=tuple(sorted(decided, key=_fragility)[:FRAGILE]),
         words=_words(decided),
@@ -143,8 +153,15 @@ def steps(rows: Sequence[Record]) -> tuple[float, ...]:
     return tuple(round(step * k, 15) for k in range(POINTS + 1))
 
 
-def _label(labels: Sequence[str], label: int) -> str:
-    return labels[label] if label < len(labels) else str(label)
+def label(labels: Sequence[str], number: int) -> str:
+    """The name of a class, or its number."""
+    return labels[number] if number < len(labels) else str(number)
+
+
+def percent(some: int, count: int, *, digits: int = 2, up: bool = False) -> str:
+    """A share in percent, rounded down as what is proved, or up as what was reached."""
+    exact, scale = 100 * 10**digits * some, max(1, count)
+    return f"{(-(-exact // scale) if up else exact // scale) / 10**digits:.{digits}f}%"
 
 
 def _parts(

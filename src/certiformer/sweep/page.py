@@ -14,14 +14,17 @@ from ..report.style import css
 from ..report.wording import of_which
 from ..text import visible
 from .compare import Comparison
-from .figures import Figures, Part, Point
+from .figures import Figures, Part, Point, label, percent
 from .result import COLOURS, CaseName, SweepResult
+from .store import Record
 
 WIDE, HIGH, LEFT, LOW = 640, 320, 52, 40  # of the picture, and its margins
 SHEET = """
 svg{width:100%;height:auto;display:block}
 svg text{fill:var(--soft);font-size:12px}
 svg .axis{stroke:var(--line)}
+td:first-child{min-width:7rem}
+#app td:first-child{min-width:18rem}
 th button{border:0;background:none;padding:0;color:inherit;font-weight:600;border-radius:.2rem;text-align:inherit}
 """
 MEANING = (
@@ -54,15 +57,31 @@ def page(result: SweepResult, comparison: Comparison | None = None) -> str:
         ),
         section("Record", facts(_record(result))),
     ]
-    rows = result.rows()
-    columns = list(rows[0]) if rows else []
-    shown = {"columns": columns, "rows": [[_cell(row[name]) for name in columns] for row in rows]}
+    shown = {
+        "columns": list(_shown(result, {}, every[0][0])),
+        "rows": [list(_shown(result, row).values()) for row in result.table],
+    }
     script = files(__package__).joinpath("sweep.js").read_text(encoding="utf-8")
     return shell(title, "".join(parts), data=embedded(shown), script=script, sheet=css() + SHEET)
 
 
-def _cell(value: object) -> object:
-    return visible(value) if isinstance(value, str) else value
+def _shown(result: SweepResult, row: Record, case: CaseName | None = None) -> dict[str, object]:
+    """A row of the table that can be sorted: what is proved is rounded down, what was reached up."""
+    case = case or result.cases[row["case"]]
+    several = {"case": str(case)} if len(result.cases) > 1 else {}
+    certified, attacked = row.get("certified"), row.get("attacked")
+    told = row.get("reason") or ("wrong" if row.get("status") == "wrong" else "")
+    return {
+        "sentence": visible(row.get("text", "")),
+        **several,
+        "number": row.get("sentence"),
+        "label": label(case.labels, row["label"]) if row else "",
+        "words": row.get("length"),
+        "certified": None if certified is None else float(down(certified)),
+        "attacked": None if attacked is None else float(up(attacked)),
+        "weakest": visible(" + ".join(row.get("weakest", []))),
+        "": visible(told),
+    }
 
 
 def picture(curves: Sequence[tuple[CaseName, Sequence[Point]]]) -> str:
@@ -108,16 +127,8 @@ def _curves(every: Sequence[tuple[CaseName, Figures]]) -> str:
     rows = []
     for case, found in every:
         for p in found.whole.curve:
-            most = percent(p.count - p.refuted - p.wrong, p.count, up=True)
-            rows.append((str(case), at_most(p.eps), percent(p.certified, p.count), most, f"{p.unknown + p.error:,}"))
+            rows.append((str(case), at_most(p.eps), p.proved, p.open_to, f"{p.unknown + p.error:,}"))
     return table(("case", "radius", "certified", "not refuted", "between"), rows)
-
-
-def percent(some: int, count: int, *, up: bool = False) -> str:
-    """A share in percent, rounded down, or up."""
-    exact = 1000 * some
-    tenths = -(-exact // max(1, count)) if up else exact // max(1, count)
-    return f"{tenths / 10:.1f}%"
 
 
 def _case(case: CaseName, found: Figures) -> str:
@@ -125,7 +136,7 @@ def _case(case: CaseName, found: Figures) -> str:
     reached = [] if found.mean_attacked is None else [("attacked radius, mean", up(found.mean_attacked))]
     failed = [("failed", plural(found.errors, "sentence"))] if found.errors else []
     told = [
-        ("accuracy", f"{percent(proved.right, proved.count)} ({proved.right:,} of {proved.count:,})"),
+        ("accuracy", f"{proved.accuracy:.2%} ({proved.right:,} of {proved.count:,})"),
         ("certified radius, mean", down(found.mean_radius)),
         ("certified radius, median", down(found.median_radius)),
         ("certified radius, smallest", down(found.smallest_radius)),
@@ -137,7 +148,8 @@ def _case(case: CaseName, found: Figures) -> str:
     return section(
         f"Case {case.number + 1}: {text(str(case))}",
         facts(told)
-        + f"<h3>By class</h3>{_parts(found.by_class)}<h3>By length in words</h3>{_parts(found.by_length)}"
+        + f"<h3>Certified accuracy by class and radius</h3>{_parts(found.by_class)}"
+        + f"<h3>Certified accuracy by length in words and radius</h3>{_parts(found.by_length)}"
         + f"<h3>Most fragile sentences</h3>{table(('sentence', 'weakest', 'certified', 'attacked'), weak)}"
         + "<h3>Most fragile words: how often each is the weakest of its sentence</h3>"
         + table(("word", "sentences", "smallest radius"), words),
@@ -148,10 +160,10 @@ def _parts(parts: Iterable[Part]) -> str:
     some = list(parts)
     at = [at_most(p.eps) for p in some[0].curve] if some else []
     rows = [
-        (p.name, f"{p.count:,}", percent(p.right, p.count), *(percent(q.certified, q.count) for q in p.curve))
+        (p.name, f"{p.count:,}", f"{p.accuracy:.1%}", *(percent(q.certified, q.count, digits=1) for q in p.curve))
         for p in some
     ]
-    return table(("", "sentences", "accuracy", *(f"certified at {eps}" for eps in at)), rows)
+    return table(("", "sentences", "accuracy", *at), rows)
 
 
 def _compared(found: Comparison) -> str:

@@ -137,7 +137,7 @@ class SweepResult(Tabular):
         found = []
         for case in self.cases:
             every = self.figures(case.number)
-            points = ", ".join(f"{point.least:.1%} at {at_most(point.eps)}" for point in every.whole.curve)
+            points = ", ".join(f"{point.proved} at {at_most(point.eps)}" for point in every.whole.curve)
             mean = f"mean radius {down(every.mean_radius)}"
             failed = f", {every.errors} failed" if every.errors else ""
             found.append(f"{case}: accuracy {every.whole.accuracy:.1%}, certified {points}, {mean}{failed}")

@@ -154,6 +154,8 @@ def settle(folder: Path, manifest: Record) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / MANIFEST
     if not path.exists():
+        if any(folder.glob("rows*.jsonl")):
+            raise InputError(f"{folder} holds rows, but no {MANIFEST}: put that there too, or take another folder")
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{MANIFEST}.")
         try:
             with os.fdopen(handle, "wb") as file:

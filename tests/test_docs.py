@@ -148,3 +148,19 @@ def test_the_page_of_the_core_has_a_line_for_every_file() -> None:
 
 def test_the_readme_fits_on_two_screens() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+YAML = re.compile(r"^```yaml\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_forms_and_workflows_are_yaml() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    asked = {form.stem: yaml.safe_load(form.read_text(encoding="utf-8")) for form in forms}
+    assert {"bug", "model", "wrong-certificate"} <= set(asked)
+    assert all(form["body"] for name, form in asked.items() if name != "config")
+    shown = [m["code"] for page in PAGES for m in YAML.finditer(page.read_text(encoding="utf-8"))]
+    steps = [step for code in shown for job in yaml.safe_load(code)["jobs"].values() for step in job["steps"]]
+    assert any("--certiformer-table" in step.get("run", "") for step in steps)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["references"][0]["year"] == 2020

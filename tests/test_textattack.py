@@ -70,7 +70,7 @@ def test_the_three_accuracies_stand_in_one_table() -> None:
     shown = str(found).splitlines()
     assert shown[0].split() == ["clean", "75.0%", "3", "of", "4"]
     assert shown[1].endswith("words changed by SwapsOneWord")
-    assert shown[2].endswith("embeddings of every 1 of the words moved by up to 0.0001 in l2")
+    assert shown[2].endswith("embeddings of any one word moved by up to 0.0001 in l2")
     assert list(found.to_pandas()["right"]) == [3, found.attacked, 3]
     assert "<pre>" in found._repr_html_()
 

@@ -114,7 +114,9 @@ def _threat(call: CertifyCall) -> str:
     """What is proved, in words."""
     if call.eps is None:
         return "every combination of the substitutes"
-    moved = f"sets {short(call.positions)}" if call.positions is not None else f"every {call.words or 1} of the words"
+    count = call.words or 1
+    moved = f"any {count} words, each" if count > 1 else "any one word"
+    moved = moved if call.positions is None else f"the words {short(call.positions)}"
     return f"embeddings of {moved} moved by up to {at_most(call.eps)} in {norm_name(call.p)}"
 
 

@@ -55,7 +55,9 @@ def test_every_patch_has_its_radius(tmp_path: Path, picture: Path, capsys: pytes
     assert "<script" not in content
     assert not re.search(r"(src|href)=\"(?!data:)", content)
     assert run("image", network, picture, "--norm", "inf") == 0
-    assert "2 x 2 patches; the weakest" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert any("2 x 2 patches; the weakest" in line for line in lines)
+    assert sum(len(line.rstrip("\n")) == 19 for line in lines[1:5]) == 4  # four rows of 2 x 4 characters, twice
 
 
 def test_a_counterexample_is_shown_beside_the_original(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

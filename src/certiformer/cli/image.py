@@ -96,9 +96,9 @@ def _show(found: Patches) -> None:
     rows, columns = found.grid
     blown = found.map.repeat_interleave(found.patch[0], dim=0).repeat_interleave(found.patch[1], dim=1)
     left, right = _shaded(found.original.mean(dim=0)), _shaded(blown)
-    if 2 * (len(left[0]) + len(right[0])) + 3 <= output.width:
-        for a, b in zip(left, right, strict=True):
-            output.print(Text("".join(2 * c for c in a) + "   " + "".join(2 * c for c in b)))
+    wide = min(2, (output.width - 3) // (len(left[0]) + len(right[0])))  # characters of a pixel, as far as they fit
+    for a, b in zip(left, right, strict=True) if wide else ():
+        output.print(Text("".join(wide * c for c in a) + "   " + "".join(wide * c for c in b)))
     weakest = min(range(len(found.certified)), key=lambda k: found.certified[k])
     row, column = divmod(weakest, columns)
     told = f"{rows} x {columns} patches; the weakest, at row {row}, column {column}, may move by "

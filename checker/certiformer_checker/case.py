@@ -20,7 +20,7 @@ from certiformer_checker.graph import (
     sums_to_one,
     transposed,
 )
-from certiformer_checker.numbers import MOST, TINY, Array, Span, above, gamma, length, require, up
+from certiformer_checker.numbers import MOST, TINY, Array, Span, above, down, gamma, length, require, up
 from certiformer_checker.planes import APPLY, PULL, Planes
 from certiformer_checker.sets import Region, spectral
 
@@ -66,7 +66,6 @@ class Case:
     region: Region
     refs: list[Array]
     witness: dict[int, dict[str, Array]]
-    anchors: dict[int, str]
     real: type[Span] = Span
     boxes: list[Span] = field(default_factory=list)  # as planes use them: as claimed, else the range
     far: list[Array] = field(default_factory=list)  # at least the size of each deviation
@@ -114,9 +113,6 @@ class Case:
             require((claim.lo <= known.lo) & (claim.hi >= known.hi), f"the box of node {i} does not follow")
         self.boxes[i] = known if claim is None else claim
         self.far[i] = up((known - self.refs[i]).size())
-        if self.anchors.get(i) == "box":
-            ends = self.boxes[i] - self.refs[i]
-            self.forms[i] = Planes((), (), (), (), ends.lo, ends.hi).with_rounding([])
 
     def anchor(self, i: int, low: Rows, high: Rows) -> None:
         """From here on sweeps end at node i: it lies between linear functions of the input's deviation."""
@@ -167,13 +163,7 @@ class Case:
                 rule = self.forms[i]
             elif i in self.planes:
                 rule = self.planes[i]
-                if (
-                    shift
-                    and i != start
-                    and not halfway
-                    and node.op == "softmax_of_differences"
-                    and sums_to_one(self.graph, node)
-                ):
+                if shift and i != start and sums_to_one(self.graph, node):
                     a, error = self._shifted(i, a, error)
             else:
                 wrong = self.lost.get(i) if node.varies else self.far[i]
@@ -189,7 +179,7 @@ class Case:
                 gain = a.reshape(len(a), -1) @ centre.reshape(-1)
                 error = grown(error, a, rule.room + gamma(2 * centre.size) * np.abs(centre))
             else:
-                gain = _offset(rule, a)
+                gain = self._offset(rule, a)
             b = b + gain
             error = up(error + np.abs(b) * 2.0**-52)
             for parent, part in self._pull(rule, a):
@@ -209,36 +199,41 @@ class Case:
         return error
 
     def _pull(self, rule: Planes, a: Array) -> list[tuple[int, Array]]:
-        parts, above_zero, below_zero = [], None, None
+        parts, over, under = [], *self.signs(a)
         for kind, parent, lower, upper in zip(rule.kinds, rule.parents, rule.lower, rule.upper, strict=True):
-            if lower is upper:
-                part = PULL[kind](a, lower)
-            else:
-                above_zero = np.maximum(a, 0.0) if above_zero is None else above_zero
-                below_zero = np.minimum(a, 0.0) if below_zero is None else below_zero
-                part = PULL[kind](above_zero, lower) + PULL[kind](below_zero, upper)
+            both = lower is not upper
+            part = PULL[kind](over, lower) + PULL[kind](under, upper) if both else PULL[kind](a, lower)
             shape = self.graph[parent].shape
             parts.append((parent, part.reshape(len(a), *shape) if kind == "whole" else gathered(part, shape)))
         return parts
 
     def _shifted(self, i: int, a: Array, error: Array) -> tuple[Array, Array]:
         """`Σ a_j p_j = m + Σ (a_j - m) p_j`, m the median of the `a_j` weighted by the gap between the planes."""
-        m = self.median(i, a)
-        error = grown(grown(error, m[..., 0], self.defect(i)), a - m, self.far[i] * 2.0**-52)
-        return a - m, error
-
-    def median(self, i: int, a: Array) -> Array:
-        rule, (z,) = self.planes[i], self.graph[i].inputs
+        rule, (z,), near = self.planes[i], self.graph[i].inputs, self.floats(a)
         at = middle(self.boxes[z])[0] - self.refs[z]
         gap = np.broadcast_to(APPLY["row"](rule.upper[0] - rule.lower[0], at) + rule.high - rule.low, a.shape)
-        order = np.argsort(a, axis=-1)
+        order = np.argsort(near, axis=-1)
         running = np.cumsum(np.take_along_axis(gap, order, axis=-1), axis=-1)
         first = np.argmax(running >= running[..., -1:] / 2, axis=-1)[..., None]
-        return np.take_along_axis(a, np.take_along_axis(order, first, axis=-1), axis=-1)
+        m = np.take_along_axis(near, np.take_along_axis(order, first, axis=-1), axis=-1)
+        defect = (1.0 - Span(self.refs[i]).sum()).size()  # deviations of a row sum to 1 less their references
+        return a - m, grown(grown(error, m[..., 0], defect), a - m, self.far[i] * 2.0**-52)
 
-    def defect(self, i: int) -> Array:
-        """At least the size of what deviations of a row of probabilities sum to: 1 less the sum of their references."""
-        return (1.0 - Span(self.refs[i]).sum()).size()
+    @staticmethod
+    def signs(a: Array) -> tuple[Array, Array]:
+        """The coefficients that are positive, and those that are negative."""
+        return np.maximum(a, 0.0), np.minimum(a, 0.0)
+
+    @staticmethod
+    def floats(a: Array) -> Array:
+        """Floating-point numbers near (or, of sizes, not below) these; balls are others, see exact.py."""
+        return a
+
+    def _offset(self, rule: Planes, a: Array) -> Array:
+        """At most what the offsets of planes come to; low and high have room for the rounding of this sum."""
+        over, under = (part.reshape(len(a), -1) for part in self.signs(a))
+        value = over @ rule.low.reshape(-1) + under @ rule.high.reshape(-1)
+        return value if rule.gap is None else down(value - gaps(rule, self.floats(np.abs(a))))
 
     def _spread(self, kind: str, parent: int, slope: Array) -> tuple[Array, Array]:
         """The range of a slope times the deviations of a parent."""
@@ -249,7 +244,7 @@ class Case:
         centre, radius = middle(self.boxes[parent] - self.refs[parent])
         at, wide = APPLY[kind](slope, centre), APPLY[kind](np.abs(slope), radius)
         wide = up(wide + (APPLY[kind](np.abs(slope), np.abs(centre)) + wide) * gamma(4 * slope.shape[-1] + 64))
-        return np.nextafter(at - wide, -np.inf), up(at + wide)
+        return down(at - wide), up(at + wide)
 
     # reaches
 
@@ -310,13 +305,6 @@ def unit(c: Array) -> Array:
 def grown(error: Array, a: Array, size: Array) -> Array:
     """An error for each row, with `|A| size` added."""
     return up(error + above(np.abs(a).reshape(len(a), -1), size.reshape(-1)))
-
-
-def _offset(rule: Planes, a: Array) -> Array:
-    """At most what the offsets of planes come to for each row; low and high have room for the rounding of this sum."""
-    flat = a.reshape(len(a), -1)
-    value = np.maximum(flat, 0.0) @ rule.low.reshape(-1) + np.minimum(flat, 0.0) @ rule.high.reshape(-1)
-    return value if rule.gap is None else np.nextafter(value - gaps(rule, np.abs(a)), -np.inf)
 
 
 def gaps(rule: Planes, sizes: Array) -> Array:

@@ -134,14 +134,14 @@ def read_case(words: Any, name: str, graph: Graph, region: Region, numbers: Numb
     fields(words, f"case {name}", "anchors boxes sweeps reaches")
     anchors, ways, sweeps = (by_node(words[part], f"case {name}", graph) for part in ("anchors", "boxes", "sweeps"))
     last, reaches = len(graph) - 1, words["reaches"]
-    good = all(subset([way], ("form", "box")) for way in anchors.values())
+    good = all(way == "form" for way in anchors.values())
     good = good and all(subset(way, ("interval", "sweep")) for way in ways.values())
     good = good and all(subset(way, (True, False)) for way in sweeps.values())
     good = good and wholes(reaches, last) and all("sweep" in ways.get(i, ()) for i in reaches)
     require(good and len(set(reaches)) == len(reaches), f"case {name}: a claim of no kind that there is")
-    needed = {i for i in ways if "sweep" in ways[i]} | {i for i in anchors if anchors[i] == "form"} | {last}
+    needed = {i for i in ways if "sweep" in ways[i]} | set(anchors) | {last}
     require(needed == set(sweeps), f"case {name}: sweeps are missing, or there are too many")
-    good = all(i in ways for i in anchors if anchors[i] == "box") and all(graph[i].varies for i in {*ways, *anchors})
+    good = all(graph[i].varies for i in {*ways, *anchors})
     require(good and not {0, last} & {*ways, *anchors}, f"case {name}: a claim about a node that can have none")
 
     def pair(kind: str, shape: Any, ends: tuple[str, str] = SIDES, types: str = "F64") -> list[Array]:

@@ -9,10 +9,8 @@ from typing import Any
 import flint
 import numpy as np
 
-from certiformer_checker.case import Case, gaps
-from certiformer_checker.graph import gathered, sums_to_one, transposed
+from certiformer_checker.case import Case
 from certiformer_checker.numbers import Array, Span, above, down, require, up
-from certiformer_checker.planes import PULL
 
 flint.ctx.prec = 128
 
@@ -27,8 +25,8 @@ _ball, _exp, _log = each(lambda x: flint.arb(float(x))), each(lambda x: x.exp())
 _erf, _root, _low, _high = (
     each(lambda x: x.erf()),
     each(lambda x: x.sqrt()),
-    each(lambda x: float(x.lower())),
-    each(lambda x: float(x.upper())),
+    each(lambda x: float(flint.arb(x).lower())),
+    each(lambda x: float(flint.arb(x).upper())),
 )
 _positive, _negative = each(lambda x: flint.arb(x).max(0)), each(lambda x: flint.arb(x).min(0))
 _less = np.frompyfunc(lambda x, y: x.min(y), 2, 1)
@@ -99,43 +97,17 @@ class ExactCase(Case):
 
     real: type[Span] = Ball
 
+    @staticmethod
+    def signs(a: Array) -> tuple[Array, Array]:
+        return (_positive(a), _negative(a)) if a.dtype == object else Case.signs(a)
+
+    @staticmethod
+    def floats(a: Array) -> Array:
+        return Ball(None, x=a).hi if a.dtype == object else a
+
     def margin(self, rows: Array, shift: bool, cuts: Array | None) -> Array:
-        last = len(self.graph) - 1
-        pending, b = {last: _ball(rows)}, _ball(np.zeros(len(rows)))
-        for i in range(last, 0, -1):
-            if i not in pending:
-                continue
-            a, node = pending.pop(i), self.graph[i]
-            flat, rule = np.abs(a).reshape(len(a), -1), self.forms.get(i, self.planes.get(i))
-            if rule is None:
-                size = self.lost.get(i, np.zeros(node.shape)) if node.varies else self.far[i]
-                b = b - flat @ size.reshape(-1)
-                shapes = [self.graph[j].shape for j in node.inputs]
-                parts = list(zip(node.inputs, transposed(node, a, shapes), strict=True)) if node.varies else []
-            else:
-                if (
-                    shift
-                    and i not in self.forms
-                    and node.op == "softmax_of_differences"
-                    and sums_to_one(self.graph, node)
-                ):
-                    m = self.median(i, _low(a).astype(float))
-                    b = b - np.abs(_ball(m)).reshape(len(a), -1) @ self.defect(i).reshape(-1)
-                    a = a - _ball(m)
-                over, under = _positive(a), _negative(a)
-                b = (
-                    b
-                    + over.reshape(len(a), -1) @ rule.low.reshape(-1)
-                    + under.reshape(len(a), -1) @ rule.high.reshape(-1)
-                )
-                b = b - _ball(gaps(rule, up(_high(np.abs(a)).astype(float)))) if rule.gap is not None else b
-                parts = []
-                for kind, parent, low, high in zip(rule.kinds, rule.parents, rule.lower, rule.upper, strict=True):
-                    part, shape = PULL[kind](over, low) + PULL[kind](under, high), self.graph[parent].shape
-                    parts.append((parent, part.reshape(len(a), *shape) if kind == "whole" else gathered(part, shape)))
-            for parent, part in parts:
-                pending[parent] = pending[parent] + part if parent in pending else part
-        ends = Ball(None, x=pending[0][:, 0])  # here balls end: the norm is taken of floating-point numbers, enclosed
-        middle = ends.lo / 2 + ends.hi / 2
-        wrong = above((ends.hi - ends.lo).reshape(len(rows), -1), self.far[0].reshape(-1))
-        return (Span(self.region.least(middle, cuts)) + Ball(None, x=b).lo - wrong).lo
+        found = self.sweep(len(self.graph) - 1, _ball(rows), shift)
+        a = Ball(None, x=found.a)  # here balls end: the norm is taken of floating-point numbers, enclosed
+        near = a.lo / 2 + a.hi / 2
+        wrong = above((a.hi - a.lo).reshape(len(rows), -1), self.far[0].reshape(-1))
+        return (Span(self.region.least(near, cuts)) + Ball(None, x=found.b - found.error).lo - wrong).lo

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from certiformer_checker.numbers import TINY, Array, Span, gamma, length, require, up
+from certiformer_checker.numbers import TINY, Array, Span, down, gamma, length, require, up
 
 ELEMENTWISE = ("relu", "tanh", "sigmoid", "gelu")
 NONLINEAR = (*ELEMENTWISE, "multiply", "matmul", "softmax_of_differences", "normalize")
@@ -165,7 +165,7 @@ def ranged(node: Node, boxes: list[Span], distance: Array | None = None) -> Span
         wide = affine(node, list(radii), sizes=True) * (1 + gamma(2 * roundings(node, shapes)))
         error = up(wide + lost(node, [np.abs(c) for c in centres], shapes) + TINY)
         value = affine(node, list(centres))
-        return Span(np.nextafter(value - error, -np.inf), up(value + error))
+        return Span(down(value - error), up(value + error))
     if op == "relu":
         return x.most(0.0)
     if op in ("tanh", "sigmoid"):
@@ -199,7 +199,7 @@ def without_own(z: Span) -> Span:
 def sums_to_one(graph: Graph, node: Node) -> bool:
     """Whether a `softmax_of_differences` is of differences `s_k - s_j`, so that its rows sum to 1."""
     minus = graph[node.inputs[0]]
-    if minus.op != "add" or minus.rules["sign"] != -1:
+    if node.op != "softmax_of_differences" or minus.op != "add" or minus.rules["sign"] != -1:
         return False
     k, j = (graph[i] for i in minus.inputs)
     scores = minus.shape[:-2] + (1, minus.shape[-1]), minus.shape[:-2] + (minus.shape[-1], 1)

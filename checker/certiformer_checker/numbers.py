@@ -27,12 +27,13 @@ def require(holds: Any, reason: str) -> None:
         raise Wrong(reason)
 
 
-def down(x: Any) -> Array:
-    return np.asarray(np.nextafter(x, -np.inf))
-
-
 def up(x: Any) -> Array:
-    return np.asarray(np.nextafter(x, np.inf))
+    """One ulp upwards. (Balls, see exact.py, need none.)"""
+    return x if getattr(x, "dtype", None) == np.dtype(object) else np.asarray(np.nextafter(x, np.inf))
+
+
+def down(x: Any) -> Array:
+    return -up(-x)
 
 
 def gamma(k: int) -> float:

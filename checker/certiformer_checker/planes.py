@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from certiformer_checker.graph import Node, middle, normalized, without_own
-from certiformer_checker.numbers import PI, TINY, Array, Span, gamma, require, up
+from certiformer_checker.numbers import PI, TINY, Array, Span, down, gamma, require, up
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Planes:
             k = sum(slope.shape[-3:]) + self.low.size // (1 if kind == "whole" else max(deviation.size, 1))
             room = room + APPLY[kind](slope, deviation) * gamma(2 * k + 8)
         room = up(room + np.maximum(np.abs(self.low), np.abs(self.high)) * gamma(2 * self.low.size))
-        return replace(self, low=np.nextafter(self.low - room, -np.inf), high=up(self.high + room), room=room)
+        return replace(self, low=down(self.low - room), high=up(self.high + room), room=room)
 
     def halfway(self, spread: Callable[[str, int, Array], tuple[Array, Array]]) -> Planes:
         """The middle of the planes: one slope; `spread` gives the range of a slope times the deviations of a parent."""
@@ -52,7 +52,7 @@ class Planes:
             if self.lower[n] is not self.upper[n]:
                 below = spread(kind, parent, self.lower[n] - slopes[n])[0]
                 over = spread(kind, parent, self.upper[n] - slopes[n])[1]
-                low, high = np.nextafter(low + below, -np.inf), up(high + over)
+                low, high = down(low + below), up(high + over)
         return replace(self, lower=tuple(slopes), upper=tuple(slopes), low=low, high=high)
 
 

@@ -21,7 +21,7 @@ def check(certificate: Certificate, tell: Tell, kind: type[Case] = Case) -> None
     if not certificate.claims:
         prove_points(certificate, tell)
     for n, (claims, region) in enumerate(zip(certificate.claims, certificate.regions, strict=bool(certificate.claims))):
-        case = kind(certificate.graph, region, refs, claims.witness, claims.anchors)
+        case = kind(certificate.graph, region, refs, claims.witness)
         prove(case, claims, certificate.label, certificate.margin, lambda text, n=n: tell(f"case {n}, {text}"))  # type: ignore[misc]
 
 
@@ -39,7 +39,7 @@ def prove(case: Case, claims: Claims, label: int, margin: Array, tell: Tell) -> 
             found = Span(low, -high) + case.refs[i]
             known = Span(np.maximum(known.lo, found.lo), np.minimum(known.hi, found.hi))
         case.close(i, known, claims.boxes.get(i))
-        if case.anchors.get(i) == "form":
+        if i in claims.anchors:
             case.anchor(i, *rows[0])
         if i in claims.reaches:
             case.claim_reach(i, *rows[0], *claims.reaches[i])

@@ -132,19 +132,20 @@ class Numbers:
 
 # op: how many inputs (None: one or more), attributes, constants
 OPS: dict[str, tuple[int | None, str, str]] = {
+    **dict.fromkeys(("center", "reshape", "expand", "softmax_of_differences", *ELEMENTWISE), (1, "", "")),
     "input": (0, "", ""),
     "constant": (0, "", "value"),
+    "multiply": (2, "", ""),
+    "matmul": (2, "", ""),
     "linear": (1, "", "weight"),
-    "add": (2, "sign", ""),
     "shift": (1, "", "value"),
     "scale": (1, "", "value"),
+    "add": (2, "sign", ""),
     "sum": (1, "axes mean", ""),
     "permute": (1, "order", ""),
     "slice": (1, "axis start length", ""),
     "concat": (None, "axis", ""),
     "normalize": (1, "eps", ""),
-    **dict.fromkeys(("center", "reshape", "expand", "softmax_of_differences", *ELEMENTWISE), (1, "", "")),
-    **dict.fromkeys(("multiply", "matmul"), (2, "", "")),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from certiformer_checker.numbers import TINY, Array, Span, above, dot, gamma, length, up
+from certiformer_checker.numbers import TINY, Array, Span, above, dot, down, gamma, length, up
 
 
 def spectral(b: Array) -> float:
@@ -68,7 +68,7 @@ class Region:
             if self.radius is None:
                 low[position], high[position] = self.vertices[j].min(axis=0), self.vertices[j].max(axis=0)
             elif self.radius[j] > 0:
-                low[position] = np.nextafter(self.x0[position] - self.radius[j], -np.inf)
+                low[position] = down(self.x0[position] - self.radius[j])
                 high[position] = up(self.x0[position] + self.radius[j])
         return Span(low, high)
 

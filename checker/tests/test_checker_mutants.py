@@ -14,7 +14,7 @@ from mutants import mutant, violation
 from certiformer_checker.__main__ import judge
 
 # 500 in all
-QUICK = {"ball": 140, "anchors": 40, "two": 40, "l1": 40, "pieces": 30, "shares": 20, "standard": 30, "points": 160}
+QUICK = {"ball": 90, "anchors": 30, "two": 40, "l1": 40, "pieces": 25, "shares": 15, "standard": 20, "points": 240}
 NODE = ("op", "inputs", "shape", "sign", "axes", "mean", "order", "axis", "start", "length", "eps")
 
 

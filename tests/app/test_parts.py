@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,15 @@ def test_a_folder_that_does_not_open_ends_the_command(tmp_path: Path, capsys: py
         main(["app", "--no-browser", "--port", "0", "--model", str(tmp_path)])
     assert stopped.value.code == 2
     assert "config.json" in capsys.readouterr().err
+
+
+def test_the_page_of_the_app_has_every_option_and_its_default() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "app.md").read_text(encoding="utf-8")
+    for f in fields(Serving):
+        flag = "--no-browser" if f.name == "browser" else f"--{f.name.replace('_', '-')}"
+        (row,) = [line for line in page.splitlines() if line.startswith("|") and f"`{flag}`" in line.split("|")[1]]
+        if isinstance(f.default, (int, float, str)) and f.name != "browser":
+            assert (f"{f.default:g}" if isinstance(f.default, float) else str(f.default)) in row, flag
 
 
 def test_the_server_loads_no_torch() -> None:

@@ -88,7 +88,7 @@ def test_sweeps_are_those_of_the_engine_and_products_no_more(
     monkeypatch.setattr(Engine, "sweep", sweep)
     with FlopCounterMode(display=False) as counter:
         asked.margins(torch.full((2,), 1e-3), rounding=False)
-    expected = [s.node.index for s in asked.scheme.steps if s.kind != "planes"]
+    expected = [(asked.scheme.pairs(s.node) or s.node).index for s in asked.scheme.steps if s.kind != "planes"]
     assert expected == seen
     assert 0.5 * counter.get_total_flops() < work_of(asked).flops <= counter.get_total_flops()
 

@@ -13,7 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import title
-from .graph import Arrangement, Graph, agree, arranged, by_differences, by_parts, capture, in_float32, narrowed
+from .graph import (
+    Arrangement,
+    Graph,
+    agree,
+    arranged,
+    by_differences,
+    by_parts,
+    capture,
+    in_float32,
+    narrowed,
+    unstacked,
+)
 from .local import Local, local_nodes
 from .names import Arithmetic, BoundOptions, Method, Relaxation
 from .relaxation import anchors
@@ -81,7 +92,8 @@ class Captured:
                 what = (title(self.module), [*shape], len(found.nodes), time.perf_counter() - started)
                 log.info("captured %s for inputs %s: %d nodes, %.2f s", *what)
                 whole, self._places[shape] = arranged(found, example)
-                whole = narrowed(whole, self.placed(example)[None])
+                first = self.placed(example)[None]
+                whole = unstacked(narrowed(whole, first), first)
                 self._whole[shape] = replace(whole, folded=found.folded)
             key = (shape, relaxation, arithmetic)
             if key not in self._graphs:

@@ -51,6 +51,17 @@ class Coefficients:
         return Coefficients(like.new_ones((1,) * (2 + 2 * len(shape))), rows, shape, links)
 
     @staticmethod
+    def pairs(shape: Shape, like: Tensor, window: tuple[tuple[int, int], ...]) -> Coefficients:
+        """Differences `x_k - x_j`, j < k, along the last axis, within a window of rows `[*shape[:-1], pairs]`."""
+        first, count = window[-1]
+        j, k = torch.triu_indices(shape[-1], shape[-1], 1, device=like.device)[:, first : first + count]
+        eye = torch.eye(shape[-1], dtype=like.dtype, device=like.device)
+        ones = (1,) * (len(shape) - 1)
+        links = tuple(Link(a, window[a][0]) if size > 1 else None for a, size in enumerate(shape[:-1]))
+        table = (eye[k] - eye[j]).reshape(1, 1, *ones, count, *ones, shape[-1])
+        return Coefficients(table, tuple(length for _, length in window), shape, (*links, None))
+
+    @staticmethod
     def matrix(tensor: Tensor, shape: Shape) -> Coefficients:
         """Given rows `[instances, rows, *shape]`, none of them linked."""
         return Coefficients(tensor[None], (int(tensor.shape[1]),), shape, (None,))

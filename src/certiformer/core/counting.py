@@ -83,6 +83,13 @@ class Rows:
         return Rows(shape, shape, tuple(a if s > 1 else None for a, s in enumerate(shape)), (1,) * len(shape))
 
     @staticmethod
+    def pairs(shape: Shape) -> Rows:
+        """Differences of two entries along the last axis, one of every two opposite ones."""
+        *lead, n = shape
+        linked = (*(a if s > 1 else None for a, s in enumerate(lead)), None)
+        return Rows((*lead, n * (n - 1) // 2), shape, linked, (*(1,) * len(lead), n))
+
+    @staticmethod
     def dense(rows: int, shape: Shape, instances: int) -> Rows:
         return Rows((rows,), shape, (None,) * len(shape), shape, instances=instances)
 
@@ -174,8 +181,10 @@ def count(scheme: Scheme, *, instances: int, varying: int, each: int, width: int
     counter = Counter(scheme, instances, varying, each, Work(width=width))
     for kind, node in scheme.steps:
         if kind != "planes":
+            scores = scheme.pairs(node)
+            start, rows = (node, Rows.identity(node.shape)) if scores is None else (scores, Rows.pairs(scores.shape))
             for _ in range(2 if scheme.twice(node) else 1):
-                sweep(scheme.graph, node, Rows.identity(node.shape), counter)
+                sweep(scheme.graph, start, rows, counter)
     last = scheme.graph.output
     for _ in range(2 if scheme.last_twice else 1):
         sweep(scheme.graph, last, Rows.dense(max(1, last.shape[-1] - 1), last.shape, instances), counter)

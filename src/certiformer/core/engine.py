@@ -8,7 +8,9 @@ norm is taken once, at the end. The methods of the paper differ only in which no
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,17 +22,27 @@ from .form import Form, Substitution
 from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .local import sizes
-from .ops.base import Box, MeasuredBox, Planes, Reach, entries, ulp
+from .ops.base import Box, MeasuredBox, Planes, Reach, Shape, entries, ulp
 from .ops.movement import Movement
 from .ops.rounded import MOST, Rounded
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
 from .sets import Perturbation
-from .speed.memory import TEMPORARIES, Footprints, Windows
+from .speed.memory import TEMPORARIES, Footprints, Window, Windows
 from .sweep import sweep
 
+Start = Callable[[Shape, Tensor, Window], Coefficients]  # rows on a node within a window
 Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
+
+
+class _Parts(NamedTuple):
+    """What sweeps over windows of rows found: linear functions, or the numbers they come to."""
+
+    windows: Windows
+    functions: list[Tensor]
+    offsets: list[Tensor]
+    boxes: list[Box]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -49,6 +61,7 @@ class Engine:
     footprints: Footprints
     deadline: Deadline
 
+    by_windows: ClassVar[bool] = True  # rows are bounded window by window, and of two opposite ones one
     boxes: dict[int, Box] = field(init=False, default_factory=dict)
     forms: dict[int, Form] = field(init=False, default_factory=dict)
     substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
@@ -159,26 +172,49 @@ class Engine:
 
     def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
+        wanted = node.index in self.scheme.anchors or node.index in self.scheme.measured
+        scores = self.scheme.pairs(node) if self.by_windows else None
+        if scores is not None:
+            pairs = scores.shape[-1] * (scores.shape[-1] - 1) // 2
+            parts = self._windows(scores, (*scores.shape[:-1], pairs), Coefficients.pairs, node, shift=shift)
+            return _both_signs(self._joined(parts, node), scores.shape[-1]), None
+        parts = self._windows(node, node.shape, Coefficients.identity, node, shift=shift)
+        if self.by_windows and not wanted:
+            box, form = self._joined(parts, node), None
+        else:
+            function, offset = parts.windows.joined(parts.functions, 3), parts.windows.joined(parts.offsets, 2)
+            box, form = self._concretize(function, offset, node), self._form(node, function, offset) if wanted else None
+        floor = rounded_down(self.graph.floors[node.index], box.lower)
+        return Box(box.lower.clamp(min=floor), box.upper), form
+
+    def _windows(self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool) -> _Parts:
+        """Sweeps from `start` with rows `[*shape]` for the bounds of a node, window by window.
+
+        What a window found is kept where a linear form is wanted; else it is made into numbers at once.
+        """
         instances = self.ball.centre.shape[0]
         room = max(1, self.memory // (TEMPORARIES * self.ball.centre.element_size()))
         key = (node.index, self.rounding)
-        windows = Windows(node.shape, self.footprints.per_slice(key) * instances)
+        windows = Windows(shape, self.footprints.per_slice(key) * instances)
         if not windows.per_slice:
-            dense = 2 * instances * math.prod(node.shape) * max(math.prod(n.shape) for n in self.graph.nodes)
+            dense = 2 * instances * math.prod(shape) * max(math.prod(n.shape) for n in self.graph.nodes)
             windows.per_slice = math.ceil(dense / windows.slices) if dense <= room else 0
-        functions, offsets = [], []
+        parts = _Parts(windows, [], [], [])
+        at_once = self.by_windows and not (node.index in self.scheme.anchors or node.index in self.scheme.measured)
         while (window := windows.next(room)) is not None:
-            start = Coefficients.identity(node.shape, self.ball.centre, window)
-            function, offset = self.sweep(node, start, shift=shift)
+            function, offset = self.sweep(start, rows(start.shape, self.ball.centre, window), shift=shift)
             windows.used(self.peak)
-            functions.append(function)
-            offsets.append(offset)
+            if at_once:
+                parts.boxes.append(self._ends(function, offset))
+            else:
+                parts.functions.append(function)
+                parts.offsets.append(offset)
         self.footprints.note(key, math.ceil(windows.per_slice / instances))
-        function, offset = windows.joined(functions, 3), windows.joined(offsets, 2)
-        box = self._concretize(function, offset, node)
-        floor = rounded_down(self.graph.floors[node.index], box.lower)
-        wanted = node.index in self.scheme.anchors or node.index in self.scheme.measured
-        return Box(box.lower.clamp(min=floor), box.upper), self._form(node, function, offset) if wanted else None
+        return parts
+
+    def _joined(self, parts: _Parts, node: Node) -> Box:
+        lower, upper = (parts.windows.joined([box[side][None] for box in parts.boxes], 2)[0] for side in (0, 1))
+        return self._finite(Box(lower, upper), node)
 
     def margins(self, rows: Tensor) -> Box:
         """Bounds of `rows @ output` for rows `[instances, k, *output shape]`."""
@@ -197,14 +233,21 @@ class Engine:
         return box
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
+        return self._finite(self._ends(function, offset), node)
+
+    def _ends(self, function: Tensor, offset: Tensor) -> Box:
+        """The least and the greatest values of two linear functions over the set."""
         low, high = self.ball.extremes(function)
         lower, upper = offset[0] + low[0], offset[-1] + high[-1]
         if self.rounding:
             size = high if self.ball.symmetric else self.ball.magnitude(function)
             slack = size * gamma(lower, self.ball.dimension + SLACK) + self._vanished(lower)
             lower, upper = lower - slack[0], upper + slack[-1]
-        finite = torch.isfinite(lower) & torch.isfinite(upper)
-        return self._kept(Box(lower, upper), finite, f"the bounds of {node} overflow")
+        return Box(lower, upper)
+
+    def _finite(self, box: Box, node: Node) -> Box:
+        finite = torch.isfinite(box.lower) & torch.isfinite(box.upper)
+        return self._kept(box, finite, f"the bounds of {node} overflow")
 
     def _vanished(self, like: Tensor) -> Tensor:
         """What coefficients that underflowed on the way could have added: they would have met these sizes."""
@@ -385,6 +428,17 @@ class Engine:
         if gap is not None and half is not None:
             size = size + self.ball.magnitude(gap[None])[0] + half.abs()
         return Form(centre, gap, middle, half, size)
+
+
+def _both_signs(box: Box, n: int) -> Box:
+    """Bounds of `x_k - x_j` `[.., pairs j < k]` as those of all pairs `[.., j, k]`."""
+    j, k = torch.triu_indices(n, n, 1, device=box.lower.device)
+    ends = []
+    for one, other in ((box.lower, box.upper), (box.upper, box.lower)):
+        table = one.new_zeros(*one.shape[:-1], n, n)
+        table[..., j, k], table[..., k, j] = one, -other
+        ends.append(table)
+    return Box(*ends)
 
 
 def first_reasons(good: Tensor, whys: list[str]) -> list[str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ Way = Literal["interval", "sweep"]
 class Recording(Engine):
     """The engine of one instance, with what it did: `boxes`, and the rest below, all by the number of the node."""
 
+    by_windows: ClassVar[bool] = False  # what is kept of a sweep is of all rows of a node
     loosened: float  # by how much of their size bounds are widened
 
     ways: dict[int, list[Way]] = field(init=False, default_factory=dict)  # how each box was found

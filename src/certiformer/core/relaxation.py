@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from .graph import differences_of
 from .graph.graph import Graph, Input, Node, parent_like
 from .local import Local
 from .names import BoundOptions, Method, Relaxation
@@ -177,6 +178,14 @@ class Scheme:
     def differences(self) -> frozenset[int]:
         """Nodes that hold differences of scores."""
         return _differences(self.graph)
+
+    def pairs(self, node: Node) -> Node | None:
+        """The scores whose differences a node holds, where their sweep is from the scores: of `s_k - s_j` and its
+        opposite one is enough, and no linear form is wanted."""
+        if node.index in self.anchors or node.index in self.measured:
+            return None
+        scores = differences_of(self.graph, node)
+        return scores if scores is not None and scores.shape[-1] > 1 else None
 
     @cached_property
     def attention(self) -> int:

@@ -5,7 +5,7 @@ from .arrange import Arrangement, arranged
 from .capture import capture
 from .deployed import in_float32
 from .graph import Graph, Node
-from .rewrite import by_differences, by_parts, fold, narrowed
+from .rewrite import by_differences, by_parts, differences_of, fold, narrowed, unstacked
 
 __all__ = [
     "Arrangement",
@@ -16,7 +16,9 @@ __all__ = [
     "by_differences",
     "by_parts",
     "capture",
+    "differences_of",
     "fold",
     "in_float32",
     "narrowed",
+    "unstacked",
 ]

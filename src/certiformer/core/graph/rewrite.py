@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from ..lowering import Ref
 from ..ops.base import OWN, Op, Planes, Shape, Slope
 from ..ops.elementwise import Exp, Reciprocal, Sqrt, Square
-from ..ops.linear import Add, Shift, Sum
+from ..ops.linear import Add, Linear, Shift, Sum
 from ..ops.movement import Concat, Reshape, Slice
 from ..ops.normalize import Normalize
 from ..ops.product import Multiply
@@ -18,9 +19,11 @@ from ..ops.softmax import OfDifferences, Softmax, to_scores
 from .build import Builder
 from .graph import Constant, Graph, Input, Node, Peak
 
+Replace = Callable[[Builder, Node, tuple[Ref, ...]], Ref | None]
 
-def rebuild(graph: Graph, example: Tensor, replace: Callable[[Builder, Node, tuple[Ref, ...]], Ref | None]) -> Graph:
-    """Copy a graph node by node; where `replace` returns a node, it stands for the copy."""
+
+def rebuild(graph: Graph, example: Tensor, replace: Replace, known: dict[int, Ref] | None = None) -> Graph:
+    """Copy a graph node by node; where `replace` returns a node, it stands for the copy. `known` are those by then."""
     builder = Builder(example)
     refs: list[Ref] = []
     for node in graph.nodes:
@@ -33,6 +36,8 @@ def rebuild(graph: Graph, example: Tensor, replace: Callable[[Builder, Node, tup
         else:
             reads = tuple(refs[i] for i in node.reads)
             refs.append(replace(builder, node, inputs) or builder.add(node.op, *inputs, reads=reads))
+        if known is not None:
+            known[node.index] = refs[-1]
     return builder.graph(refs[-1])
 
 
@@ -86,20 +91,25 @@ def fold(graph: Graph, node: Node, planes: Planes) -> tuple[Planes, tuple[Node, 
 
     `sum_k g_jk (s_k - s_j)` has the slope `g_jk` on `s_k` and `-sum_k g_jk` on `s_j`: n numbers a row, not n².
     """
-    if not isinstance(node.op, OfDifferences):
-        return None
-    differences = graph.nodes[node.inputs[0]]
-    if not (isinstance(differences.op, Add) and differences.op.sign == -1):
-        return None
-    rows, columns = graph.parents(differences)
-    if not (isinstance(rows.op, Reshape) and isinstance(columns.op, Reshape) and rows.inputs == columns.inputs):
-        return None
-    if rows.shape[-2] != 1 or columns.shape[-1] != 1:  # s_j - s_k, not s_k - s_j
+    scores = differences_of(graph, graph.nodes[node.inputs[0]]) if isinstance(node.op, OfDifferences) else None
+    if scores is None:
         return None
     (slope,) = planes.slopes
     inputs, axes = planes.outputs[:-1] + OWN[0], planes.outputs + OWN[0]
     moved = Slope(inputs, axes, to_scores(slope.lower), to_scores(slope.upper))
-    return planes._replace(slopes=(moved,)), (graph.nodes[rows.inputs[0]],)
+    return planes._replace(slopes=(moved,)), (scores,)
+
+
+def differences_of(graph: Graph, node: Node) -> Node | None:
+    """The scores `[.., n]` of whose differences `s_k - s_j` a node `[.., j, k]` consists, if it does."""
+    if not (isinstance(node.op, Add) and node.op.sign == -1):
+        return None
+    rows, columns = graph.parents(node)
+    if not (isinstance(rows.op, Reshape) and isinstance(columns.op, Reshape) and rows.inputs == columns.inputs):
+        return None
+    scores = graph.nodes[rows.inputs[0]]
+    lead, n = scores.shape[:-1], scores.shape[-1:]
+    return scores if (rows.shape, columns.shape) == ((*lead, 1, *n), (*lead, *n, 1)) else None  # not s_j - s_k
 
 
 Cut = tuple[int, int, int]  # axis, start, length
@@ -184,3 +194,65 @@ def _demands(graph: Graph) -> list[Cut | None]:
         for i, c in found[1]:
             wanted[i].add(c)
     return cuts
+
+
+def unstacked(graph: Graph, example: Tensor) -> Graph:
+    """Linear maps whose outputs are only ever used in slices, as queries, keys and values often are, one by one."""
+    users: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for i in node.inputs:
+            users.setdefault(i, []).append(node)
+    found = {n.index: own for n in graph.nodes if isinstance(n.op, Slice) and (own := _own_map(graph, n, users))}
+
+    def replace(builder: Builder, node: Node, inputs: tuple[Ref, ...]) -> Ref | None:
+        if node.index not in found:
+            return None
+        source, ops = found[node.index]
+        ref = known[source]
+        for op in ops:
+            ref = builder.add(op, ref)
+        return ref
+
+    known: dict[int, Ref] = {}
+    return rebuild(graph, example, replace, known) if found else graph
+
+
+def _own_map(graph: Graph, cut: Node, users: dict[int, list[Node]]) -> tuple[int, list[Op]] | None:
+    """What a slice is of the input of a linear map, by ops of its own: the node, and the ops from there on."""
+    assert isinstance(cut.op, Slice)
+    axis, start, length = cut.op.axis, cut.op.start, cut.op.length
+    node, ops = graph.nodes[cut.inputs[0]], list[Op]()
+    while all(isinstance(user.op, Slice) for user in users[node.index]) or len(users[node.index]) == 1:
+        if isinstance(node.op, Linear):
+            if axis != len(node.shape) - 1:
+                return None
+            bias = None if node.op.bias is None else node.op.bias.narrow(0, start, length)
+            weight = node.op.weight.narrow(0, start, length).contiguous()
+            return node.inputs[0], [Linear(weight, bias), *reversed(ops)]
+        if isinstance(node.op, Reshape):
+            below = _within(node.op, graph.parents(node)[0].shape, axis, start, length)
+            if below is None:
+                return None
+            op, axis, start, length = below
+        else:
+            found = node.op.narrowed(axis, start, length, node.shape, _shapes(graph, node))
+            if found is None or len(node.inputs) != 1 or found[1][0] is None:
+                return None
+            op, axis = found[0], found[1][0]
+        ops.append(op)
+        node = graph.nodes[node.inputs[0]]
+    return None
+
+
+def _within(op: Reshape, old: Shape, axis: int, start: int, length: int) -> tuple[Op, int, int, int] | None:
+    """A slice of a reshape as the reshape of a slice, if its axis is the first of those that an axis was split into."""
+    behind, before = math.prod(op.shape[axis + 1 :]), math.prod(op.shape[:axis])
+    for b, size in enumerate(old):
+        inner = behind // max(1, math.prod(old[b + 1 :]))
+        if (
+            math.prod(old[:b]) == before
+            and inner * math.prod(old[b + 1 :]) == behind
+            and size == op.shape[axis] * inner
+        ):
+            return Reshape((*op.shape[:axis], length, *op.shape[axis + 1 :])), b, start * inner, length * inner
+    return None

@@ -25,21 +25,34 @@ def pushed(problem: Problem, ball: Ball, target: Tensor, steps: int = 8) -> Tens
     """Points of the balls where gradient steps have taken a combination of the margins far down."""
     graph, rows = problem.compiled.graph, problem.rows(list(range(len(problem))))
     eps = torch.einsum("zt,ztn->zn", ball.eps, ball.hot)[:, None, :, None]
-    delta = torch.zeros_like(ball.centre)
-    tiny = torch.finfo(delta.dtype).tiny
+    unit = torch.ones_like(ball.centre)
+    if ball.width is not None:
+        unit = torch.einsum("ztd,ztn->znd", ball.width, ball.hot)[:, None]
+    move = torch.zeros_like(ball.centre)  # in these units
     for _ in range(steps):
-        x = (ball.centre + delta).requires_grad_(True)
+        x = (ball.centre + unit * move).requires_grad_(True)
         margins = (rows * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2)
         (g,) = torch.autograd.grad((margins * target).sum(), x)
+        g = g * unit * (eps > 0)
         if math.isinf(ball.p):
             g = g.sign()
         elif ball.p == 1:  # the steepest corner
-            g = g * (g.abs() >= g.abs().amax(dim=-1, keepdim=True))
-        size = torch.linalg.vector_norm(g, ord=ball.p, dim=-1, keepdim=True).clamp(min=tiny)
-        delta = delta - 0.5 * eps * g / size
-        size = torch.linalg.vector_norm(delta, ord=ball.p, dim=-1, keepdim=True).clamp(min=tiny)
-        delta = delta * (eps / size).clamp(max=1)
-    return ball.centre + delta
+            g = g * (g.abs() >= (g.abs().amax(dim=(-2, -1), keepdim=True) if ball.joint else _largest(g)))
+        move = move - 0.5 * eps * g / _size(g, ball)
+        move = move * (eps / _size(move, ball)).clamp(max=1)
+    return ball.centre + unit * move
+
+
+def _largest(g: Tensor) -> Tensor:
+    return g.abs().amax(dim=-1, keepdim=True)
+
+
+def _size(x: Tensor, ball: Ball) -> Tensor:
+    """The norm of every position, or of all of them together."""
+    tiny = torch.finfo(x.dtype).tiny
+    whole = x.flatten(2)[..., None, :] if ball.joint else x
+    size = torch.linalg.vector_norm(whole, ord=ball.p, dim=-1, keepdim=True)
+    return size.clamp(min=tiny)
 
 
 def cloud_of(problem: Problem, ball: Ball, samples: int) -> Tensor:

@@ -46,7 +46,7 @@ from .questions.inputs import Inputs
 from .questions.search import RadiusResult
 from .questions.threads import plain, threads
 from .questions.verdict import CertifyResult, Counterexample
-from .questions.verify import VerifyResult
+from .questions.verify import VerifyResult, certify_within
 from .questions.verify import verify as decide
 from .questions.workspace import Workspace
 from .results import Violation
@@ -128,7 +128,8 @@ class Certifier:
     def certify(self, inputs: Inputs, question: CertifyQuestion) -> CertifyResult:
         """The verdict within a radius, or under substitutions."""
         with self._answering():
-            return _told(verdict.certify(self.workspace, inputs, question, self.options))
+            certify = verdict.certify if question.within is None else certify_within
+            return _told(certify(self.workspace, inputs, question, self.options))
 
     @keywords(BoundsQuestion)
     def bounds(self, inputs: Inputs, question: BoundsQuestion) -> Bounds:

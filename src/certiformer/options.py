@@ -146,6 +146,12 @@ class BoundsQuestion(Question):
 
     eps: float | Sequence[float] | torch.Tensor | None = option(None, "How far each chosen word may move.")
     rounding: bool = option(True, "Account for floating point; without it nothing is proved.", flag=False)
+    within: Union | None = option(None, "Instead of eps: a Box, a Ball, or a list of them.", flag=False)
+    property: AnyProperty | None = option(None, "What is bounded; default: the margins.", flag=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_set(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +167,13 @@ class CertifyQuestion(Beside, Question):
 
     eps: float | None = option(None, "How far each chosen word may move.")
     substitutions: Substitutions | None = option(None, "What may replace which words, any of them at once.", flag=False)
+    within: Union | None = option(None, "Instead: a Box, a Ball, Words, or a list of them.", flag=False)
     certificate: str | Path | None = option(None, "File for the proof, of one set of words or of substitutions.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.eps is None) == (self.substitutions is None):
+        _one_set(self)
+        if self.within is None and (self.eps is None) == (self.substitutions is None):
             raise InputError(f"eps={self.eps!r}, substitutions={short(self.substitutions)}: give one of the two")
         if self.eps is not None and not (number(self.eps) and 0 <= self.eps < math.inf):
             raise InputError(f"eps={self.eps!r}: expected a finite radius of 0 or more")
@@ -273,6 +281,15 @@ def settings(*objects: Any, device: str, **more: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+
+
+def _one_set(question: BoundsQuestion | CertifyQuestion) -> None:
+    """Refuse a set that is given beside a radius or what goes with one."""
+    if question.within is None:
+        return
+    for name in ("eps", "substitutions", "words", "positions", "certificate"):
+        if getattr(question, name, None) is not None:
+            raise InputError(f"within={short(question.within)}, {name}=...: the set says itself what varies")
 
 
 def only(kind: type[R], given: Any) -> R:

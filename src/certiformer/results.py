@@ -219,7 +219,8 @@ class CertifyResult(Result):
         return _weakest(zip(self.positions, (colours[s] for s in self.statuses), strict=True))
 
     def _line(self) -> str:
-        how = "substitutions" if self.eps is None else f"eps={at_most(self.eps)} in {norm_name(self.norm)}"
+        how = "substitutions" if any(self.positions) else "given sets"
+        how = how if self.eps is None else f"eps={at_most(self.eps)} in {norm_name(self.norm)}"
         why = f", {self.reason}" if self.reason else ""
         return f"{self.status!r}, {how}, {len(self.statuses):,} sets, {self.method}, {self.seconds:.1f} s{why}"
 

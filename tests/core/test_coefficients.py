@@ -213,20 +213,22 @@ def test_only_differences_of_one_tensor_are_folded() -> None:
 
 
 def test_probabilities_are_shifted_without_a_box_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where differences are bounded one by one, nothing asks for the scores themselves."""
+    """Where differences are bounded one by one, each with its opposite, nothing asks for the scores themselves."""
     prepared = prepare(random_model(layers=2), IDS)
     problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
     assert problem.style.sweep_differences
-    started: list[int] = []
+    started: dict[int, int] = {}
     real = Engine.sweep
 
     def sweep(self: Engine, start: Any, rows: Any, **options: Any) -> Any:
-        started.append(start.index)
+        started[start.index] = rows.rows[-1]
         return real(self, start, rows, **options)
 
     monkeypatch.setattr(Engine, "sweep", sweep)
     problem.margins(torch.tensor([0.01], dtype=torch.float64))
     graph = problem.compiled.graph
-    differences = {n.inputs[0] for n in graph.nodes if isinstance(n.op, OfDifferences)}
-    assert differences <= set(started)
-    assert not {n.index for n in graph.nodes if isinstance(n.op, MatMul) and n.shape[-1] == len(IDS)} & set(started)
+    differences = [graph.nodes[n.inputs[0]] for n in graph.nodes if isinstance(n.op, OfDifferences)]
+    scores = [problem.scheme.pairs(node) for node in differences]
+    assert [started[n.index] for n in scores if n is not None] == [len(IDS) * (len(IDS) - 1) // 2] * 2
+    others = {n.index for n in graph.nodes if isinstance(n.op, MatMul) and n.shape[-1] == len(IDS)}
+    assert not (others - {n.index for n in scores if n is not None}) & set(started)

@@ -281,6 +281,30 @@ def test_boxes_around_a_point_are_rounded_outward(x: float, eps: float) -> None:
     assert float(box.lower) <= float(box.middle) <= float(box.upper)
 
 
+def test_certify_and_bounds_take_sets_too() -> None:
+    certifier = CERTIFIERS[id(VISION)]
+    small, large = cf.Box.around(PICTURE, 1e-3), cf.Box.around(PICTURE, 0.8, least=0, most=1)
+    verdict = certifier.certify(PICTURE, within=[small, large])
+    assert verdict.statuses[1] == verdict.status == "refuted"
+    assert verdict.counterexamples[0] is None
+    assert verdict.counterexample is not None
+    assert int(outputs(VISION, verdict.counterexample.point).argmax()) == verdict.counterexample.label != verdict.label
+    assert "given sets" in repr(verdict)
+    alone = certifier.certify(PICTURE, within=small)
+    bounds = certifier.bounds(PICTURE, within=small)
+    assert bounds.certified == (True,)
+    assert float(bounds.lower.min()) == alone.margin > 0
+    values = certifier.bounds(PICTURE, within=small, property=cf.Within(lower=0))
+    y = outputs(VISION, in_box(small))
+    assert (values.lower <= y).all()
+    assert (y <= values.upper).all()
+    for wrong in ({"eps": 0.1}, {"positions": "0"}):
+        with pytest.raises(cf.InputError, match="says itself"):
+            certifier.bounds(PICTURE, within=small, **wrong)
+    with pytest.raises(cf.InputError, match="one by one"):
+        certifier.bounds(PICTURE, within=[small, cf.Ball(0.1)])
+
+
 def test_results_are_plain_values_and_a_line() -> None:
     found = verify(VISION, PICTURE, within=cf.Ball(0.01), more={"method": "ibp"})
     assert found.to_dict()["names"] == list(found.names)

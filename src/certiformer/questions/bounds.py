@@ -5,24 +5,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, short
 from ..options import BoundsQuestion, Options
+from ..properties import Robust
 from ..results import Bounds as Bounds
+from ..sets import members
 from .inputs import Inputs, prepare_for, problem_of
 from .ladder import climbs, first_rung, second_rung
 from .positions import position_sets
 from .refine import margins_within, radii_of
+from .regions import problem_of_regions, radii_in, regions_of
 from .workspace import Workspace
 
 
 def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, options: Options) -> Bounds:
     """Margins of an input when the embeddings at each set of positions move by at most `eps`."""
     started = time.perf_counter()
+    if question.within is not None:
+        return _within(workspace, inputs, question, options, started)
     prepared = prepare_for(workspace, inputs, question.label, options)
     sets = position_sets(prepared, question)
     radii = _radii(question.eps, len(sets), prepared.embeddings)
@@ -38,6 +44,36 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
         positions=tuple(sets),
         eps=tuple(radii.tolist()),
         norm=question.p,
+        method=problem.method,
+        relaxation=options.relaxation,
+        arithmetic=options.arithmetic,
+        reasons=margins.reasons,
+        seconds=time.perf_counter() - started,
+        tokens=prepared.tokens,
+    )
+
+
+def _within(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, options: Options, started: float) -> Bounds:
+    """What a property is about, or the margins, on sets of one kind; a radius of 1 is a box as wide as it is."""
+    assert question.within is not None
+    prepared = prepare_for(workspace, inputs, question.label, options, outputs=1)
+    wanted = (question.property or Robust()).of(prepared.logits.shape[1], prepared.label)
+    regions = regions_of(
+        prepare_for(workspace, inputs, prepared.label, replace(options, dtype="float64"), outputs=1),
+        members(question.within),
+    )
+    if len({region.kind for region in regions}) > 1:
+        raise InputError(f"within={short(question.within)}: sets of different kinds are bounded one by one")
+    problem = problem_of_regions(prepared, regions, wanted.goal, options)
+    radii = radii_of(radii_in(regions), problem.centre)
+    margins = margins_within(problem, radii, options, rounding=question.rounding)
+    return Bounds(
+        lower=margins.lower,
+        upper=margins.upper,
+        label=prepared.label,
+        positions=problem.positions if prepared.has_positions else ((0,),) * len(regions),
+        eps=tuple(radii.tolist()),
+        norm=regions[0].p,
         method=problem.method,
         relaxation=options.relaxation,
         arithmetic=options.arithmetic,

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -15,10 +16,11 @@ from ..core.names import Method
 from ..errors import InputError
 from ..options import CertifyQuestion, Options, VerifyQuestion
 from ..properties import Robust, TopK, Wanted
-from ..results import Status, Violation
+from ..results import CertifyResult, Counterexample, Status, Violation
 from ..results import VerifyResult as VerifyResult
 from ..sets import Words, members
 from .inputs import Inputs, Prepared, prepare_for
+from .ladder import climbs, first_rung, second_rung
 from .refine import margins_within, radii_of
 from .regions import Region, looked_at, problem_of_regions, radii_in, regions_of
 from .verdict import DEPLOYED, certify, overall
@@ -69,9 +71,12 @@ def _bounded(
         kinds.setdefault(region.kind, []).append(i)
     for chosen in kinds.values():
         part = [regions[i] for i in chosen]
-        problem = problem_of_regions(prepared, part, wanted.goal, options)
+        made = partial(problem_of_regions, prepared, part, wanted.goal)
+        problem = made(first_rung(options))
+        climb = partial(made, second_rung(options)) if climbs(options) else None
         left = replace(options, timeout=deadline.left) if deadline.limited else options
-        margins = margins_within(problem, radii_of(radii_in(part), problem.centre), left, until_proved=True)
+        radii = radii_of(radii_in(part), problem.centre)
+        margins = margins_within(problem, radii, left, until_proved=True, climb=climb)
         rows = zip(chosen, margins.lower.tolist(), margins.least.tolist(), margins.reasons, strict=True)
         for i, lower, least, reason in rows:
             sound = least if math.isfinite(least) and reason is None else -math.inf
@@ -150,5 +155,35 @@ def _words(
         reason=found.reason,
         seconds=found.seconds,
         tokens=found.tokens,
+        arithmetic=found.arithmetic,
+    )
+
+
+def certify_within(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, options: Options) -> CertifyResult:
+    """`certify` on sets: a verdict on each, found as `verify` does."""
+    asked = VerifyQuestion(within=question.within, label=question.label, attack=question.attack)
+    found = verify(workspace, inputs, asked, options)
+    examples: list[Counterexample | None] = [None] * len(found.sets)
+    example = found.counterexample
+    if example is not None:
+        centre = prepare_for(workspace, inputs, found.label, replace(options, dtype="float64")).embeddings
+        far = float((example.point - centre.to(example.point)).abs().max())
+        flipped = max((c for c in range(len(example.outputs)) if c != found.label), key=lambda c: example.outputs[c])
+        examples[example.member] = Counterexample((), far, flipped, example.point, example.words)
+    return CertifyResult(
+        status=found.status,
+        statuses=found.statuses,
+        positions=((),) * len(found.sets),
+        margins=found.least,
+        margin=min(found.least),
+        counterexamples=tuple(examples),
+        tokens=found.tokens,
+        label=found.label,
+        eps=None,
+        norm=math.inf,
+        method=found.method,
+        relaxation=found.relaxation,
+        reason=found.reason,
+        seconds=found.seconds,
         arithmetic=found.arithmetic,
     )

@@ -164,3 +164,10 @@ def test_forms_and_workflows_are_yaml() -> None:
     assert any("--certiformer-table" in step.get("run", "") for step in steps)
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["references"][0]["year"] == 2020
+
+
+def test_the_reference_has_every_public_name() -> None:
+    import certiformer as cf
+
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert [name for name in cf.__all__ if not re.search(rf"\b{name}\b", page)] == []

@@ -70,6 +70,7 @@ def led(found: re.Match[str], source: str) -> str:
 def options_page() -> str:
     """Every keyword argument of the functions, with its default and what it is for."""
     from certiformer import options
+    from certiformer.sweep.options import SweepCall
 
     calls = {
         "radius, radii": options.RadiusCall,
@@ -77,6 +78,8 @@ def options_page() -> str:
         "bounds": options.BoundsCall,
         "attack": options.AttackCall,
         "importance": options.ImportanceCall,
+        "verify": options.VerifyCall,
+        "sweep": SweepCall,
     }
     takes: dict[str, tuple[Any, list[str]]] = {}
     for name, kind in calls.items():
@@ -116,7 +119,9 @@ def commands_page() -> str:
 def _row(option: Any) -> str:
     names = ", ".join(f"`{n}`" for n in (*option.opts, *option.secondary_opts))
     default = option.default
-    shown = "" if default in (None, False, ()) or callable(default) else f"`{getattr(default, 'value', default)}`"
+    default = ", ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
+    nothing = default is None or default is False or default == "" or callable(default)
+    shown = "" if nothing else f"`{getattr(default, 'value', default)}`"
     told = (option.help or "").replace("|", "\\|")
     return f"| {names} | {shown} | {told} |"
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from certiformer.report import Document, Place, Run, Sentence, html
+
 from .conftest import LABELS, SLOW, TAG, Server
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -130,6 +132,25 @@ def test_two_models_stand_side_by_side_and_markup_is_text(page: Any) -> None:
     assert (
         page.evaluate("document.querySelectorAll('main img, main script, main i i, main iframe').length") == 1
     )  # the logo
+
+
+def test_a_run_that_contradicts_itself_proves_nothing(browser: Any, tmp_path: Path) -> None:
+    places = (Place((1,), ("film",), 0.5, 0.5, 0.4, None, "bad"),)
+    run = Run("l2", places, "forward", "paper", attack="gradient", error={"message": "please report it"})
+    one = Sentence("film", ("[CLS]", "film", "[SEP]"), (True, False, True), "good", 1, 1.0, None, None, None, (run,))
+    report = tmp_path / "report.html"
+    report.write_text(html(Document("radius", "m", ("bad", "good"), {}, {}, "now", 1.0, (one, one))), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    told = page.locator(".tip").first.inner_text()
+    assert "nothing is proved here" in told
+    assert "No change" not in told
+    page.get_by_role("button", name="at a radius").click()
+    page.get_by_label("Radius in l2", exact=True).press("Home")
+    assert page.locator(".body .s-error").count() == 2
+    assert page.locator(".body .s-certified").count() == 0
+    assert "certified l2" not in page.inner_text("main")  # among the figures of all sentences
+    page.close()
 
 
 def test_long_work_is_stopped_and_the_page_goes_on(page: Any) -> None:

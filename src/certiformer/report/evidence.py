@@ -200,7 +200,8 @@ def _overview(document: Document) -> str:
         rows.append(("verdicts", ", ".join(f"{status}: {n:,}" for status, n in verdicts.most_common())))
     for norm in dict.fromkeys(run.norm for sentence in document.results for run in sentence.runs):
         runs = [run for sentence in document.results for run in sentence.runs if run.norm == norm]
-        weakest = [min(v) for run in runs if (v := [p.certified for p in run.places if p.certified is not None])]
+        sound = [run for run in runs if run.error is None]
+        weakest = [min(v) for run in sound if (v := [p.certified for p in run.places if p.certified is not None])]
         if weakest:
             rows.append(
                 (f"certified {norm}, weakest words", f"median {down(median(weakest))}, least {down(min(weakest))}")

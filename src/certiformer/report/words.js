@@ -177,7 +177,9 @@ const show = (() => {
     const row = (name, told) => list.append(el("dt", "", name), el("dd", "", told));
     const each = x.where.includes("+") ? "each of them" : "its embedding";
     const share = x.normalized && x.normalized !== NONE ? ` That is ${x.normalized} of the embedding’s length.` : "";
-    if (x.certified !== undefined) {
+    if (run.error) {
+      row("Error", "A proof and an attack contradict each other: nothing is proved here. Please report it.");
+    } else if (x.certified !== undefined) {
       row("Proved", Number(x.certified) > 0
         ? `No change of ${each} by less than ${x.certified} in ${norm} changes the answer ‘${s.label}’.${share}`
         : `Nothing could be proved in ${norm}.`);

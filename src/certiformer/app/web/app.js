@@ -9,7 +9,7 @@ let panels = [], touched = false, known = {models: []};
 
 view.more = (s, x) => {
   const panel = panels.find(p => p.sentence === s);
-  return panel && !panel.running && Number(x.certified) > 0 ? panel.certificate(x) : null;
+  return panel && !panel.running && !s.runs[view.norm].error && Number(x.certified) > 0 ? panel.certificate(x) : null;
 };
 
 async function call(method, path, content) {

@@ -150,11 +150,8 @@ def pieces_with_a_hole(patch: Patch) -> None:
     """Halves that do not share the number at which they are cut."""
     true = piece.Cuts.halved
 
-    def wrong(self: Any, k: int) -> Any:
-        made = true(self, k)
-        low = made.low.clone()
-        low[len(self.low) :, k] += 0.05
-        return replace(made, low=low)
+    def wrong(self: Any, normal: Tensor, at: Tensor) -> Any:
+        return true(self, normal, at)[0], true(self, normal, at + 1e-3)[1]
 
     patch.setattr(piece.Cuts, "halved", wrong)
 

@@ -27,6 +27,7 @@ from .witness import witness
 
 LOOSENED = (1e-9, 1e-11)  # of their size by which bounds are widened, the first with which the proof still holds
 CLOSE = 1e-8  # of the largest logit by which the claimed margin is less than the proved one, half of that at most
+MOST_NORMALS, MOST_CELLS = 32, 2**24  # of the pieces of a ball, by the specification
 SEVERAL = "no certificate can be written: what was proved does not follow from one pass with bounds a little looser"
 
 
@@ -133,7 +134,18 @@ def _ball(recorded: Sequence[Recording]) -> tuple[dict[str, Any], Numbers]:
         numbers["set.normals"] = pieces[0].normal[0].reshape(-1, ball.hot.shape[1], ball.centre.shape[-1])
         numbers["set.low"] = torch.cat([piece.low for piece in pieces])
         numbers["set.high"] = torch.cat([piece.high for piece in pieces])
+        _check_grid(torch.cat([numbers["set.low"], numbers["set.high"]]))
     return words, numbers
+
+
+def _check_grid(ends: Tensor) -> None:
+    """Refuse pieces whose ends `[..., normals]` make a grid that is too fine to see that they cover the ball."""
+    counts = [len(torch.unique(column[torch.isfinite(column)])) + 1 for column in ends.unbind(dim=1)]
+    if len(counts) > MOST_NORMALS or math.prod(counts) > MOST_CELLS:
+        raise UnsupportedError(
+            f"no certificate can be written of pieces that are cut across {len(counts)} normals in so many places; "
+            "use fewer splits"
+        )
 
 
 def _vertices(kind: str, substitutes: Substitutes) -> tuple[dict[str, Any], Numbers]:

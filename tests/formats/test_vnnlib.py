@@ -88,6 +88,7 @@ WRONG = {
     HEAD + "(assert (<= X_0 0)) (assert (<= Y_0 0))": "X_0 has no lower bound",
     HEAD + "(assert (>= X_0 0)) (assert (<= Y_0 0))": "X_0 has no upper bound",
     HEAD + BOUNDS + "(assert (>= X_0 5))": "X_0 must be at least 5 and at most 0.1",
+    HEAD + BOUNDS + "(assert (>= X_0 1e999))": "X_0 must be at least 1.00000e+999 and at most 0.1",
     HEAD + BOUNDS + "(assert (or (>= X_0 5) (<= X_1 -1)))": "bounds of any case",
     HEAD + BOUNDS + "(assert (<= Y_7 0))": "'Y_7' is neither a number nor a variable",
     HEAD + BOUNDS + "(assert (<= Z 0))": "'Z' is neither",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 
 from ..errors import InputError
 from .linear import Atom
@@ -65,12 +67,14 @@ class Query:
 
 def case_of(base: Bounds, own: Iterable[Atom]) -> Case | None:
     """The case of some conditions besides those that all cases share; None where no input is within the bounds."""
+    atoms = list(own)
     bounds = base.copy()
-    bounds.add(own)
-    bounds.check_complete()
-    if bounds.contradiction() is not None:
+    bounds.add(atoms)
+    moved = base if bounds.moved == base.moved else bounds  # bounds that nobody changed are shared
+    moved.check_complete()
+    if moved.contradiction() is not None:
         return None
-    lower, upper = (tuple(v for v in side if v is not None) for side in (bounds.lower, bounds.upper))
+    lower, upper = moved.sides
     return Case(lower, upper, tuple(bounds.rows), tuple(bounds.relations))
 
 
@@ -79,6 +83,7 @@ class Bounds:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
+        self.moved = 0  # how often a bound was set
         self.lower: list[Fraction | None] = [None] * len(names)
         self.upper: list[Fraction | None] = [None] * len(names)
         self.rows: list[Atom] = []
@@ -88,8 +93,14 @@ class Bounds:
         """The same, to go on from."""
         made = Bounds(self.names)
         made.lower, made.upper = list(self.lower), list(self.upper)
-        made.rows, made.relations = list(self.rows), list(self.relations)
+        made.rows, made.relations, made.moved = list(self.rows), list(self.relations), self.moved
         return made
+
+    @cached_property
+    def sides(self) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+        """The lower and the upper bounds, all of which are there."""
+        lower, upper = (tuple(v for v in side if v is not None) for side in (self.lower, self.upper))
+        return lower, upper
 
     def add(self, atoms: Iterable[Atom]) -> None:
         """Sort conditions into bounds, rows and relations."""
@@ -103,6 +114,7 @@ class Bounds:
 
     def _bound(self, atom: Atom) -> None:
         ((_, k), factor) = next(iter(atom.linear.factors.items()))
+        self.moved += 1
         value = -atom.linear.constant / factor
         if factor > 0:
             known = self.upper[k]
@@ -123,8 +135,13 @@ class Bounds:
         """The first input whose bounds leave nothing, in words."""
         for name, low, high in zip(self.names, self.lower, self.upper, strict=True):
             if low is not None and high is not None and low > high:
-                return f"{name} must be at least {float(low):.6g} and at most {float(high):.6g}"
+                return f"{name} must be at least {_shown(low)} and at most {_shown(high)}"
         return None
+
+
+def _shown(value: Fraction) -> str:
+    """A number of any size, with a few digits."""
+    return format(Decimal(value.numerator) / Decimal(value.denominator), ".6g")
 
 
 def entries(declared: Declared, version: str) -> Iterator[str]:

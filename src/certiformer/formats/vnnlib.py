@@ -217,6 +217,8 @@ def _query(reader: _Reader) -> Query:
     if nothing is not None:
         raise InputError(f"no input is within the bounds: {nothing}")
     every = list(cases(choices))
+    if sum("X" in atom.kinds for own in every for atom in own) and len(every) * given.size > MOST_ENTRIES:
+        raise InputError(f"{len(every):,} cases with {given.size:,} inputs each are too many")
     found = [case_of(base, own) for own in every]
     kept = tuple(case for case in found if case is not None)
     if not kept:

@@ -61,7 +61,7 @@ def read_file(path: str | os.PathLike[str]) -> OnnxFile:
     try:
         onnx.checker.check_model(model)
     except Exception as error:
-        raise ModelError(f"{path}: not a valid ONNX model: {first_line(error)}") from None
+        raise ModelError(f"{path}: not a valid ONNX model: {first_line(error)[:300]}") from None
     opset = next((s.version for s in model.opset_import if s.domain in ("", "ai.onnx")), 0)
     if opset < OLDEST:
         raise ModelError(f"{path}: uses operators of version {opset}: expected {OLDEST} or later")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import ModelError
+from ...errors import ModelError, short
 from ..faithful import first_line
 from . import arithmetic, moves  # noqa: F401  # they fill the table
 from .file import OnnxFile
@@ -106,13 +106,13 @@ class _Builder:
         """All that cannot be read, at once."""
         unknown = [n for n in self.file.graph.node if n.domain not in ("", "ai.onnx") or not _known(n.op_type)]
         if unknown or len(self.file.graph.sparse_initializer):
-            named = [f"{_title(n)} (node {n.name or n.output[0]!r})" for n in unknown[:20]]
+            named = [f"{_title(n)} (node {_name(n)})" for n in unknown[:20]]
             named += [f"{len(unknown) - 20} more"] if len(unknown) > 20 else []
             named += ["sparse weights"] if len(self.file.graph.sparse_initializer) else []
             raise ModelError(f"{self.file.path}: cannot be read, it uses {', '.join(named)}")
 
     def _node(self, index: int, node: Any) -> None:
-        where = f"{self.file.path}: node {node.name or index!r} ({node.op_type})"
+        where = f"{self.file.path}: node {_name(node) if node.name or node.output else index} ({node.op_type})"
         try:
             self._entered(node)
         except Refused as error:
@@ -202,4 +202,9 @@ def _known(name: str) -> bool:
 
 
 def _title(node: Any) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
+    return short(f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type).strip("'")
+
+
+def _name(node: Any) -> str:
+    """What a node is called, or what its first output is."""
+    return short(node.name or next(iter(node.output), ""))

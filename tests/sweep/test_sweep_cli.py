@@ -6,6 +6,8 @@ import csv
 import json
 import re
 import resource
+import shutil
+import subprocess
 
 import pytest
 
@@ -15,6 +17,7 @@ from certiformer.data import load_data
 from certiformer.sweep import worker
 from certiformer.sweep.result import read_result
 from certiformer.sweep.store import Store
+from certiformer.sweep.written import write
 from sweeping import sentences
 
 RADII = "0.05,0.2,0.5,1"
@@ -34,7 +37,7 @@ def ask(capsys, model, data):
 def whole(model, data, tmp_path_factory):
     """The folder of an uninterrupted run."""
     out = tmp_path_factory.mktemp("whole")
-    cf.sweep(str(model), load_data(data), eps=RADII, out=out, **QUICKLY)
+    write(cf.sweep(str(model), load_data(data), eps=RADII, out=out, **QUICKLY), out)
     return out
 
 
@@ -146,6 +149,30 @@ def test_a_full_disk_ends_in_a_line_and_the_same_command_goes_on(ask, whole, tmp
     assert 0 < kept < 30
     assert ask("--eps", RADII, "--out", tmp_path, "--quiet")[0] == 0
     assert table(tmp_path) == table(whole)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of three pages, where this user may make one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12k", "tmpfs", disk], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no disk can be mounted here: {made.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="there is no mount on this machine")
+def test_a_disk_that_is_really_full_and_then_larger(ask, whole, small_disk):
+    code, _, err = ask("--eps", RADII, "--out", small_disk, "--quiet")
+    assert code == 4
+    assert re.search(r"error: .*: No space left on device; \d+ finished are kept, the same command goes on", err)
+    assert 0 < len(Store(small_disk).keys) < 30
+    assert Store(small_disk).damaged == 0
+    subprocess.run(["mount", "-o", "remount,size=4m", small_disk], check=True)
+    assert ask("--eps", RADII, "--out", small_disk, "--quiet")[0] == 0
+    assert table(small_disk) == table(whole)
 
 
 def test_two_models_side_by_side_and_a_page_without_markup_of_others(capsys, model, other, tmp_path):

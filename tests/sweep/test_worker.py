@@ -54,6 +54,25 @@ def test_out_of_memory_together_is_tried_in_smaller_batches_and_said(job, monkey
     assert [{**row, "note": None} for row in found] == [{**row, "note": None} for row in alone]
 
 
+def test_one_sentence_that_does_not_fit_on_a_gpu_goes_to_the_cpu_and_that_is_said(job, monkeypatch):
+    """With no GPU at hand: what would run there is told that it is full."""
+    whole, read, devices = worker.decide, worker.prepare, []
+
+    def little(workspace, prepared, texts, asked):
+        devices.append(asked.options.device)
+        if asked.options.device != "cpu":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(workspace, prepared, texts, asked)
+
+    monkeypatch.setattr(worker, "decide", little)
+    monkeypatch.setattr(worker, "prepare", lambda *given, device, **more: read(*given, device="cpu", **more))
+    asked = job.cases[0].asked
+    cuda = replace(job, cases=(Case(0, replace(asked, options=replace(asked.options, device="cuda"))),))
+    found = rows(Worker(cuda)([batch(job, TEXTS[:2])]))
+    assert devices == ["cuda", "cuda", "cpu", "cuda", "cpu"]
+    assert [(row["status"], row["note"]) for row in found] == [("decided", worker.ON_CPU)] * 2
+
+
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: you tried 9 bytes")])
 def test_an_instance_that_does_not_fit_is_a_row_and_the_others_go_on(job, monkeypatch, error):
     whole = worker.decide

@@ -175,7 +175,7 @@ def cost(workspace: Workspace, text: str, asked: Asked) -> float:
     """What one evaluation of a sentence multiplies at least: a unit of its own, the same on every machine."""
     from ..core.counting import work_of
 
-    options = stages(workspace.model, asked)[0]
+    options = replace(stages(workspace.model, asked)[0], device="cpu")
     q = prepare(workspace, text, dtype=options.dtype, device=options.device)
     sets = position_sets(q, asked.plain)
     problem = problem_of([(q, sets[0])], only_bounds(options), p=asked.norm, run=False)

@@ -97,9 +97,12 @@ def _between(known: dict[int, float], length: int) -> float:
 
 
 def shard(found: Sequence[Batch], part: tuple[int, int]) -> list[Batch]:
-    """Part k of n, each of about the same cost: the dearest batches are dealt out first, to and fro."""
+    """Part k of n, each of about the same cost: the longest sentences are dealt out first, to and fro.
+
+    Whole numbers alone decide, so that machines which round differently agree on who does what.
+    """
     k, n = part
-    order = sorted(found, key=lambda b: (-b.cost, b.case, b.items[0].number))
+    order = sorted(found, key=lambda b: (b.case, -b.length, b.items[0].number))
     mine = [b for i, b in enumerate(order) if (i % n if i // n % 2 == 0 else n - 1 - i % n) == k - 1]
     return sorted(mine, key=lambda b: (b.case, b.length, b.items[0].number))
 

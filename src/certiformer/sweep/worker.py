@@ -137,8 +137,7 @@ class _Answers:
             note, half = (SMALLER if full else None), -(-len(items) // 2)
             return self.of(items[:half], note) | self.of(items[half:], note)
         options = self.asked.options
-        device = prepare(self.workspace, items[0].text, device=options.device).embeddings.device.type
-        if full and device != "cpu":
+        if full and str(options.device or "cpu") != "cpu":
             return _Answers(self.workspace, replace(self.asked, options=replace(options, device="cpu"))).of(
                 items, ON_CPU
             )

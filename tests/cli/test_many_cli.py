@@ -299,6 +299,25 @@ def test_out_of_time_ends_with_what_is_proved(folder, capsys, tmp_path):
     assert (code, "timeout=0" in err) == (2, True)
 
 
+def test_a_budget_in_seconds_is_spent_on_tighter_bounds_and_pieces(folder, capsys, tmp_path):
+    out = tmp_path / "r.json"
+    call = ["radius", "a good film", "--model", folder, "--no-attack", "--quiet", "--out", out]
+    found = []
+    for given in (["--method", "backward-forward"], ["--budget", "1000s", "--splits", "2"]):
+        code, _, _ = run(capsys, *call, *given)
+        document = from_json(out.read_text())
+        assert (code, document.complete) == (0, True)
+        found.append(document.results[0].runs[0])
+    assert document.settings["budget"] == "1000s"
+    assert (found[0].method, found[1].method) == ("backward-forward", "backward")
+    before, after = ([place.certified for place in each.places] for each in found)
+    assert all(a <= b for a, b in zip(before, after, strict=True))
+    assert sum(before) < sum(after)
+    for wrong in ("soon", "0s", "10"):
+        code, _, err = run(capsys, *call, "--budget", wrong)
+        assert (code, f"budget='{wrong}': expected one of fast" in err, "Traceback" in err) == (2, True, False)
+
+
 def test_time_enough_changes_nothing(folder, capsys):
     call = [
         "radius",

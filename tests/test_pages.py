@@ -16,7 +16,8 @@ import tutorial_notebook
 from snippets import ROOT, Reader, blocks, own_folder, rough
 
 PAGES = snippets.pages()
-NEEDS = {"transformers": "transformers", "matplotlib": "matplotlib"}
+NEEDS = {"transformers": "transformers", "matplotlib": "matplotlib", "onnxscript": "export"}
+CALLS = ("$ ", "certiformer ", "pip ", "python ", "make ")
 RUN = [page for page in PAGES if any(block.runs for block in blocks(page.read_text(encoding="utf-8")))]
 
 
@@ -27,8 +28,8 @@ def names(paths: list[Path]) -> list[str]:
 @pytest.mark.parametrize("page", RUN, ids=names(RUN))
 def test_snippets_run_and_print_what_the_page_says(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name in NEEDS:
-        if f"import {name}" in text or f"from {name}" in text:
+    for name, shown in NEEDS.items():
+        if any(f"{word}{shown}" in text for word in ("import ", "from ", "$ certiformer ")):
             pytest.importorskip(name, reason=f"{name} is not installed")
     reader = Reader(page.name)
     with own_folder():
@@ -48,7 +49,7 @@ def test_what_is_not_run_says_why(page: Path) -> None:
     """Python, commands and shell are run, or marked with a reason."""
     silent = []
     for block in blocks(page.read_text(encoding="utf-8")):
-        shell = block.language in ("sh", "bash", "console") or block.body.startswith("$ ")
+        shell = block.language in ("sh", "bash", "console") or block.body.startswith(CALLS)
         reason = block.mark.removeprefix("not run").strip(" :")
         if (shell or block.language == "python") and not block.runs and not reason:
             silent.append(f"{page.name}, line {block.line}")

@@ -19,7 +19,7 @@ from enclosure import enclosed
 
 KINDS = ("joint", "wide", "wide and joint", "all positions")
 WAYS = [(method, relaxation) for method in METHODS for relaxation in ("paper", "tight")]
-CASES = list(zip(WAYS * 4, itertools.cycle(KINDS[:3]), itertools.cycle((1.0, 2.0, math.inf, 2.0)), strict=False))
+CASES = list(zip(WAYS, itertools.cycle(KINDS), itertools.cycle((1.0, 2.0, math.inf)), strict=False))
 
 
 def made(kind: str, method: str, relaxation: str, p: float, dtype: torch.dtype = torch.float64) -> Problem:
@@ -34,7 +34,7 @@ def made(kind: str, method: str, relaxation: str, p: float, dtype: torch.dtype =
     return dataclasses.replace(problem, width=width) if kind != "joint" else problem
 
 
-@pytest.mark.parametrize("case", CASES[::4], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_point_leaves_the_bounds_of_any_node(case: tuple[tuple[str, str], str, float]) -> None:
     (method, relaxation), kind, p = case
     problem = made(kind, method, relaxation, p)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import certiformer as cf
 from certiformer.core.sets import Choices
@@ -430,3 +430,27 @@ def test_buffers_of_any_kind_are_noticed() -> None:
     after = cf.radius(model, x, positions=[3])
     assert after.radii != before
     assert after.radii == cf.radius(cf.Model(net), x, positions=[3]).radii
+
+
+class Single(nn.Module):
+    """Refuses everything but float32, as kernels of some models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype != torch.float32:
+            raise RuntimeError(f"expected float32, got {x.dtype}")
+        logits: torch.Tensor = self.head(torch.relu(x)).mean(dim=1)
+        return logits
+
+
+def test_a_model_that_runs_in_float32_alone_is_asked_about_in_it() -> None:
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    near, far = (cf.certify(Single(), x, eps=eps, dtype="float32") for eps in (0.01, 50.0))
+    assert (near.status, far.status) == ("certified", "refuted")
+    assert cf.verify(Single(), x, within=cf.Ball(0.01, positions=[[0, 1]]), dtype="float32").status == "certified"
+    with pytest.raises(cf.InputError, match="could not be run"):
+        cf.certify(Single(), x, eps=0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,7 +15,7 @@ from ..options import BoundsQuestion, Options
 from ..properties import Robust
 from ..results import Bounds as Bounds
 from ..sets import members
-from .inputs import Inputs, prepare_for, problem_of
+from .inputs import Inputs, prepare_exactly, prepare_for, problem_of
 from .ladder import climbs, first_rung, second_rung
 from .positions import position_sets
 from .refine import margins_within, radii_of
@@ -59,7 +58,7 @@ def _within(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, opti
     prepared = prepare_for(workspace, inputs, question.label, options, outputs=1)
     wanted = (question.property or Robust()).of(prepared.logits.shape[1], prepared.label)
     regions = regions_of(
-        prepare_for(workspace, inputs, prepared.label, replace(options, dtype="float64"), outputs=1),
+        prepare_exactly(workspace, inputs, prepared.label, options, outputs=1),
         members(question.within),
     )
     if len({region.kind for region in regions}) > 1:

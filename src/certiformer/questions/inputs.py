@@ -23,6 +23,7 @@ from ..models.reading import margins as margins
 from ..options import Device, Options, Precision
 from .workspace import Workspace, precision
 
+DEPLOYED: dict[Arithmetic, torch.dtype] = {"real": torch.float64, "float32": torch.float32}
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 
 
@@ -187,6 +188,25 @@ def prepare_for(
         arithmetic=options.arithmetic,
         outputs=outputs,
     )
+
+
+def prepare_exactly(
+    workspace: Workspace, inputs: Inputs, label: int | None, options: Options, *, outputs: int = 2
+) -> Prepared:
+    """An input in float64, in which counterexamples are checked; in float32 where a model runs in nothing else, and
+    that is asked for."""
+    try:
+        return prepare_for(workspace, inputs, label, replace(options, dtype="float64"), outputs=outputs)
+    except (InputError, ModelError):
+        if options.dtype != "float32":
+            raise
+        return prepare_for(workspace, inputs, label, options, outputs=outputs)
+
+
+def checked_in(prepared: Prepared, options: Options) -> torch.dtype:
+    """What counterexamples are forward passes in."""
+    deployed = DEPLOYED[options.arithmetic]
+    return deployed if prepared.embeddings.dtype == torch.float64 else torch.float32
 
 
 def _label(label: int | None, logits: Tensor) -> int:

@@ -18,7 +18,7 @@ from ..attack import attack_sets
 from ..attack.forward import alone, logits_of
 from ..attack.gradient import winner
 from ..certificate import of_ball, of_hull
-from ..core.names import Arithmetic, BoundOptions, Method
+from ..core.names import BoundOptions, Method
 from ..core.problem import Problem
 from ..core.sets import Choices
 from ..errors import InputError
@@ -27,14 +27,13 @@ from ..results import CertifyResult as CertifyResult
 from ..results import Counterexample as Counterexample
 from ..results import Status
 from .certificates import check_file, of_combinations, subject, vertices, with_file
-from .inputs import Inputs, Prepared, embed_ids, margins, prepare_for, problem_of
+from .inputs import Inputs, Prepared, checked_in, embed_ids, margins, prepare_exactly, prepare_for, problem_of
 from .ladder import climbs, first_rung, second_rung
 from .positions import position_sets
 from .refine import margins_within, radii_of
 from .substitutes import Candidates, Combination, candidates
 from .workspace import Workspace
 
-DEPLOYED: dict[Arithmetic, torch.dtype] = {"real": torch.float64, "float32": torch.float32}
 MOST_COMBINATIONS = 20_000
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
@@ -51,7 +50,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     is proved is attacked too: a counterexample there is an error of this program, and is reported as such.
     """
     started = time.perf_counter()
-    exact = prepare_for(workspace, inputs, question.label, replace(options, dtype="float64"))
+    exact = prepare_exactly(workspace, inputs, question.label, options)
     if question.substitutions is not None:
         if options.arithmetic != "real":
             raise InputError(f"arithmetic={options.arithmetic!r}: with substitutions only 'real' is bounded")
@@ -65,7 +64,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
 
     ways: list[Problem] = []
-    attacked = cache(partial(_attacked, exact, sets, question, DEPLOYED[options.arithmetic]))
+    attacked = cache(partial(_attacked, exact, sets, question, checked_in(exact, options)))
     refuted = (lambda: [example is not None for example in attacked()]) if question.attack else None
     climb = partial(made, second_rung(options)) if climbs(options) else None
     within = margins_within(problem, radii, options, until_proved=True, refuted=refuted, climb=climb, ways=ways)

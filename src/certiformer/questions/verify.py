@@ -19,11 +19,11 @@ from ..properties import Robust, TopK, Wanted
 from ..results import CertifyResult, Counterexample, Status, Violation
 from ..results import VerifyResult as VerifyResult
 from ..sets import Words, members
-from .inputs import Inputs, Prepared, prepare_for
+from .inputs import Inputs, Prepared, checked_in, prepare_exactly, prepare_for
 from .ladder import climbs, first_rung, second_rung
 from .refine import margins_within, radii_of
 from .regions import Region, looked_at, problem_of_regions, radii_in, regions_of
-from .verdict import DEPLOYED, certify, overall
+from .verdict import certify, overall
 from .workspace import Workspace
 
 ATTACKING = 0.2  # the part of the time that an attack may take
@@ -48,12 +48,12 @@ def verify(workspace: Workspace, inputs: Inputs | None, question: VerifyQuestion
     if any(isinstance(one, Words) for one in sets):
         return _words(workspace, inputs, sets, question, options)
     given = looked_at(workspace.model, inputs, sets)
-    exact = prepare_for(workspace, given, question.label, replace(options, dtype="float64"), outputs=1)
+    exact = prepare_exactly(workspace, given, question.label, options, outputs=1)
     wanted = (question.property or Robust()).of(exact.logits.shape[1], exact.label)
     regions = regions_of(exact, sets)
     soon = Deadline.after(None if options.timeout is None else ATTACKING * options.timeout)
     tries = question if question.attack else None
-    found = find(exact, regions, wanted, tries, soon, dtype=DEPLOYED[options.arithmetic])
+    found = find(exact, regions, wanted, tries, soon, dtype=checked_in(exact, options))
     proved: list[Proved] = []
     if found is None:
         prepared = prepare_for(workspace, given, exact.label, options, outputs=1)
@@ -166,7 +166,7 @@ def certify_within(workspace: Workspace, inputs: Inputs, question: CertifyQuesti
     examples: list[Counterexample | None] = [None] * len(found.sets)
     example = found.counterexample
     if example is not None:
-        centre = prepare_for(workspace, inputs, found.label, replace(options, dtype="float64")).embeddings
+        centre = prepare_exactly(workspace, inputs, found.label, options).embeddings
         far = float((example.point - centre.to(example.point)).abs().max())
         flipped = max((c for c in range(len(example.outputs)) if c != found.label), key=lambda c: example.outputs[c])
         examples[example.member] = Counterexample((), far, flipped, example.point, example.words)

@@ -26,12 +26,11 @@ from ..attack import attack_sets
 from ..core.names import BoundOptions
 from ..models.model import Model
 from ..options import AttackOptions, AttackQuestion, Options, RadiusQuestion
-from ..questions.inputs import Prepared, prepare, prepare_for, problem_of
+from ..questions.inputs import DEPLOYED, Prepared, prepare, prepare_for, problem_of
 from ..questions.ladder import climbs, first_rung, second_rung
 from ..questions.positions import position_sets
 from ..questions.refine import margins_within, radii_of
 from ..questions.search import radii as search_radii
-from ..questions.verdict import DEPLOYED
 from ..questions.workspace import Workspace
 from .options import SweepQuestion
 

@@ -7,7 +7,7 @@ piece of a larger ball: what is proved of it there need not be proved again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, cast
 
 import torch
@@ -36,14 +36,14 @@ class Split(Problem):
 
     pieces: Problem
     owners: tuple[int, ...]
-    proved: dict[int, Found] = field(default_factory=dict)
-    drafted: dict[int, Found] = field(default_factory=dict)
+    proved: dict[int, Found]
+    drafted: dict[int, Found]
 
     @staticmethod
     def cut(problem: Problem, owners: Sequence[int], cuts: Cuts) -> Split:
         """The pieces of a problem's balls, one for each of the owners."""
         own = {f.name: getattr(problem, f.name) for f in fields(Problem)}
-        return Split(**own, pieces=pieces_of(problem, list(owners), cuts), owners=tuple(owners))
+        return Split(**own, pieces=pieces_of(problem, list(owners), cuts), owners=tuple(owners), proved={}, drafted={})
 
     def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
         """The least and the greatest over the pieces of each instance.

@@ -44,7 +44,7 @@ def _next(sentence: str) -> str:
     lines = [
         (f"{name} app", f"in the browser, live ({_app()})"),
         (f"{name} certify {shlex.quote(sentence)} --eps 0.1", "one question, one verdict"),
-        (f"{name} radius --model path/to/your/folder 'your sentence'", "your own model (docs/models.md)"),
+        (f"{name} radius --model path/to/your/folder 'your sentence'", "your own model (docs/howto/huggingface.md)"),
     ]
     return "\nNext:\n" + "\n".join(f"  {line}\n      {told}" for line, told in lines)
 

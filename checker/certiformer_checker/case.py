@@ -24,7 +24,7 @@ from certiformer_checker.numbers import MOST, TINY, Array, Span, above, down, ga
 from certiformer_checker.planes import APPLY, PULL, Planes
 from certiformer_checker.sets import Region, spectral
 
-CHUNK = 2**23  # numbers that a sweep keeps for one node at a time
+CHUNK = 2**21  # numbers that a sweep keeps for one node at a time
 
 
 def references(graph: Graph, x0: Array) -> list[Array]:
@@ -116,10 +116,23 @@ class Case:
 
     def anchor(self, i: int, low: Rows, high: Rows) -> None:
         """From here on sweeps end at node i: it lies between linear functions of the input's deviation."""
-        shape = self.graph[i].shape
-        slopes = [a.reshape(*shape, -1) for a in (low.a, -high.a)]
+        shape, moved = self.graph[i].shape, self.moved()
+        slopes = [a.reshape(*shape, -1)[..., moved] for a in (low.a, -high.a)]
         ends = (Span(low.b) - low.error).lo.reshape(shape), (Span(-high.b) + high.error).hi.reshape(shape)
-        self.forms[i] = Planes(("whole",), (0,), (slopes[0],), (slopes[1],), *ends).with_rounding([self.far[0]])
+        self.forms[i] = Planes(("whole",), (0,), (slopes[0],), (slopes[1],), *ends).with_rounding(
+            [self.far[0].reshape(-1)[moved]]
+        )
+
+    def moved(self) -> Array:
+        """The entries of the input that vary."""
+        box, x0 = self.boxes[0], self.refs[0]
+        return np.flatnonzero((box.lo != x0) | (box.hi != x0))
+
+    def spread_out(self, a: Array) -> Array:
+        """Coefficients on the entries of the input that vary, as coefficients on all of them."""
+        result = np.zeros((len(a), self.graph[0].size), dtype=a.dtype)
+        result[:, self.moved()] = a
+        return result.reshape(len(a), *self.graph[0].shape)
 
     # sweeps
 
@@ -204,7 +217,7 @@ class Case:
             both = lower is not upper
             part = PULL[kind](over, lower) + PULL[kind](under, upper) if both else PULL[kind](a, lower)
             shape = self.graph[parent].shape
-            parts.append((parent, part.reshape(len(a), *shape) if kind == "whole" else gathered(part, shape)))
+            parts.append((parent, self.spread_out(part) if kind == "whole" else gathered(part, shape)))
         return parts
 
     def _shifted(self, i: int, a: Array, error: Array) -> tuple[Array, Array]:
@@ -238,7 +251,7 @@ class Case:
     def _spread(self, kind: str, parent: int, slope: Array) -> tuple[Array, Array]:
         """The range of a slope times the deviations of a parent."""
         if kind == "whole":
-            rows = slope.reshape(-1, *self.region.x0.shape)
+            rows = self.spread_out(slope.reshape(-1, slope.shape[-1]))[:, 0]
             shape = slope.shape[:-1]
             return self.region.least(rows).reshape(shape), -self.region.least(-rows).reshape(shape)
         centre, radius = middle(self.boxes[parent] - self.refs[parent])

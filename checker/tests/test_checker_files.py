@@ -210,4 +210,4 @@ def test_it_stays_a_program_that_a_person_can_read() -> None:
                     lines -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
         assert not any(word in source for word in ("import torch", "import certiformer\n", "pickle", "eval(", "exec("))
         total += len(lines)
-    assert total <= 1500
+    assert total <= 1520

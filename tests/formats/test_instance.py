@@ -205,3 +205,32 @@ def test_what_onnxruntime_does_not_confirm_is_no_answer(tmp_path: Path, monkeypa
     answer, _ = ask(tmp_path, HEAD + BOX + "(assert (<= Y_0 -0.9))")
     assert (answer.verdict, answer.witness) == ("unknown", None)
     assert answer.reason == "a counterexample in float64 is none for onnxruntime"
+
+
+def test_no_sample_contradicts_what_is_proved(tmp_path: Path) -> None:
+    """Random networks, boxes and limits around what sampling reaches: below it sat, above it unsat or open."""
+    verdicts = set()
+    for seed in range(5):
+        generator = numpy.random.default_rng(seed)
+        constants = {
+            "w": generator.normal(size=(2, 5)),
+            "a": generator.normal(size=5),
+            "v": generator.normal(size=(5, 2)),
+        }
+        nodes = [
+            node("Gemm", ["x", "w", "a"], ["h"]),
+            node("Relu" if seed % 2 else "Sigmoid", ["h"], ["r"]),
+            node("MatMul", ["r", "v"], ["y"]),
+        ]
+        network = save(model(nodes, [1, 2], constants=constants), tmp_path / f"{seed}.onnx")
+        middle, width = generator.normal(size=2), 0.05 + 0.3 * generator.random(2)
+        bounds = [(f"{m - w:.6f}", f"{m + w:.6f}") for m, w in zip(middle, width, strict=True)]
+        text = HEAD + "".join(f"(assert (and (>= X_{k} {a}) (<= X_{k} {b})))" for k, (a, b) in enumerate(bounds))
+        _, instance = ask(tmp_path, text + "(assert (<= Y_0 0))", network=network)
+        low, high = (numpy.array([float(b[i]) for b in bounds]) for i in (0, 1))
+        reached = max(float(instance.runtime(low + (high - low) * p)[0]) for p in generator.random((300, 2)).round(1))
+        for limit in (reached - 0.01, reached + 0.3):
+            answer, _ = ask(tmp_path, text + f"(assert (>= Y_0 {limit:.9f}))", network=network)
+            verdicts.add((limit < reached, answer.verdict))
+    assert {verdict for below_, verdict in verdicts if below_} == {"sat"}
+    assert (False, "unsat") in verdicts

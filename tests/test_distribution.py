@@ -35,7 +35,7 @@ def test_the_wheel_is_the_product_and_nothing_else(built: tuple[Path, Path]) -> 
     code = [name for name in names if name.endswith(kinds)]
     models = [name for name in names if name.startswith("certiformer/models/bundled/")]
     assert sorted(set(names) - set(code) - set(models)) == []
-    for model in ("sst-1", "sst-2", "sst-3"):
+    for model in ("sst-1", "sst-2", "sst-3", "sst-2-standard"):
         assert f"certiformer/models/bundled/{model}/model.safetensors" in names
 
 

@@ -6,7 +6,7 @@ import os
 
 from .errors import ModelError
 
-BUNDLED = ("sst-1", "sst-2", "sst-3")
+BUNDLED = ("sst-1", "sst-2", "sst-3", "sst-2-standard")
 DEFAULT = "sst-2"
 HUB = "hf:"  # before a name on the Hugging Face hub
 

@@ -186,7 +186,7 @@ def test_a_site_may_be_allowed_to_show_the_page() -> None:
 def test_folders_are_known_by_their_last_part(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     assert Serving(model=("sst-1", str(tmp_path / "own"))).shelf() == {"sst-1": "sst-1", "own": str(tmp_path / "own")}
-    assert list(Serving().shelf()) == ["sst-2", "sst-1", "sst-3"]
+    assert list(Serving().shelf()) == ["sst-2", "sst-1", "sst-3", "sst-2-standard"]
     with pytest.raises(InputError, match="already"):
         Serving(model=("sst-1", "sst-1")).shelf()
 

@@ -51,7 +51,7 @@ def load(
 ) -> Model:
     """Open a model.
 
-    `source` is the name of a bundled model ("sst-1", "sst-2", "sst-3"; None is the default), a folder, "hf:NAME" for a
+    `source` is the name of a bundled model ("sst-1" and so on; None is the default), a folder, "hf:NAME" for a
     name on the Hugging Face hub, an .onnx file, a Hugging Face model (with its `tokenizer`) or pipeline, or any module
     that maps embeddings `[batch, n, d]` to logits (with `embeddings`, which maps ids to them, and `num_labels` or
     `labels`).

@@ -109,7 +109,8 @@ def _facts(data: Dataset, config: Config, recipe: Recipe, *, dev: float, test: f
         "dev_accuracy": round(dev, 4),
         "test_accuracy": None if test is None else round(test, 4),
         "seed": recipe.seed,
-        "recipe": {k: _named(v) for k, v in asdict(recipe).items() if k != "seed"} | {"dropout": config.dropout},
+        "recipe": {k: _named(v) for k, v in asdict(recipe).items() if k != "seed" and v is not None}
+        | {"dropout": config.dropout},
         "date": datetime.date.today().isoformat(),
     }
 

@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[Path, dict[str, Any]]] = {
     "steps and pieces": (SMALL, {"eps": 0.638, "positions": [1], "steps": 3, "splits": 8}),
     "two layers": (TWO, {"eps": 0.02, "positions": [2]}),
     "three layers, anchors": (THREE, {"eps": 0.01, "positions": [2], "method": "backward-forward"}),
+    "anchors and pieces": (TWO, {"eps": 0.37, "positions": [2], "splits": 3, "method": "backward-forward"}),
     "forward": (TWO, {"eps": 0.005, "positions": [2], "method": "forward"}),
     "with and without the shift": (SMALL, {"eps": 0.05, "positions": [2], "budget": "tight"}),
     "standard LayerNorm": (STANDARD, {"eps": 0.08, "positions": [2]}),

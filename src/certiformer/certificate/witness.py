@@ -17,6 +17,7 @@ from ..core.ops.product import MatMul
 from ..core.ops.smooth import Smooth
 from ..core.ops.softmax import OfDifferences
 from ..core.recording import Recording
+from ..core.sets import Piece
 from .graph import small
 
 HALVINGS = 60  # of the search for a point of tangency
@@ -40,6 +41,10 @@ def witness(engine: Recording, case: int) -> tuple[dict[str, Any], dict[str, Ten
         for s, (lower, upper) in enumerate(cuts):
             numbers[f"{case}.cut.{i}.{s}.lower"], numbers[f"{case}.cut.{i}.{s}.upper"] = lower[0, 0], upper[0, 0]
     swept = sorted({*engine.shifts, *engine.forms_of})
+    if isinstance(engine.ball, Piece):  # forms that were moved from another node were never bounded: any number serves
+        for i in (i for i in swept if i not in engine.cuts):
+            none = engine.ball.low.new_zeros(engine.ball.low.shape[1], *engine.graph.nodes[i].shape)
+            numbers[f"{case}.cut.{i}.0.lower"] = numbers[f"{case}.cut.{i}.0.upper"] = none
     words = {
         "anchors": {str(i): "form" for i in sorted(engine.forms_of)},
         "boxes": {str(i): sorted(engine.ways[i]) for i in claimed},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -222,9 +223,10 @@ def test_what_is_affine_needs_no_cutting() -> None:
 
 def test_an_instance_may_be_asked_twice() -> None:
     problem = asked("pre", 2.0, "backward", "tight", torch.float64)
+    found = split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
 
     def fresh() -> Problem:
-        return divide(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+        return replace(found, proved={}, drafted={})
 
     eps = torch.tensor([0.1, 0.2], dtype=torch.float64)
     both = fresh().margins(eps, [0, 0]).lower

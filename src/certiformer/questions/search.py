@@ -169,14 +169,15 @@ def search(
     calls = [0] * len(problem)
     ways: list[Problem] = []
     active = [i for i, m in enumerate(nominal) if m > 0]
-    stages = 1 + (steps > 0) + (splits > 1)
+    stages, reached = 1 + (steps > 0) + (splits > 1), [0]
 
     def stage(number: int) -> Stage:
         """A set counts a share when a stage is done with it, and whole after the last."""
 
         def told(k: int) -> None:
             if progress is not None:
-                progress((number * len(calls) + k) // stages)
+                reached[0] = max(reached[0], (number * len(calls) + k) // stages)  # what is begun again is no step back
+                progress(reached[0])
 
         return Stage(options.tolerance, calls, ways, told)
 

@@ -111,3 +111,10 @@ def test_without_the_option_nothing_is_printed(pytester: pytest.Pytester) -> Non
 def test_pytest_finds_the_plugin_by_itself() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {PLUGIN: PLUGIN}
+
+
+def test_a_set_that_is_given_is_not_called_a_substitution(certifier: cf.Certifier) -> None:
+    with pytest.raises(AssertionError) as failed:
+        assert_certified(certifier, "a great film", within=cf.Ball(1e3, positions=[[2]]))
+    assert "in the sets given" in str(failed.value)
+    assert "substitution" not in str(failed.value)

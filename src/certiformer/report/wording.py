@@ -60,7 +60,7 @@ def explanation(place: Place, run: Run, label: str) -> str:
 def told(verdict: Verdict, label: str) -> str:
     """One sentence about one verdict."""
     if verdict.eps is None:
-        return _told_words(verdict, label)
+        return _told_words(verdict, label) if verdict.words else _told_set(verdict, label)
     subject = f"{named(verdict.words)} by up to {at_most(verdict.eps)} in {verdict.norm}"
     if verdict.status == "certified":
         return f"proved: no change of {subject} can change the verdict '{label}'"
@@ -72,7 +72,7 @@ def told(verdict: Verdict, label: str) -> str:
 
 def _told_words(verdict: Verdict, label: str) -> str:
     """The same where words are replaced by others."""
-    words = ", ".join(f"'{word}'" for word in verdict.words) or "no word"
+    words = ", ".join(f"'{word}'" for word in verdict.words)
     if verdict.status == "certified":
         return f"proved: no choice of the substitutes given for {words}, all at once, changes the verdict '{label}'"
     if verdict.status == "refuted":
@@ -81,6 +81,15 @@ def _told_words(verdict: Verdict, label: str) -> str:
         size = "" if verdict.radius is None else f" (a move of {up(verdict.radius)} in {verdict.norm})"
         return f"these words replaced at once change the verdict '{label}'{_becomes(verdict)}: {changed}{size}"
     return _left_open(verdict, f"the substitutes given for {words}")
+
+
+def _told_set(verdict: Verdict, label: str) -> str:
+    """The same of a set that is no ball around words."""
+    if verdict.status == "certified":
+        return f"proved: no input of the set given changes the verdict '{label}'"
+    if verdict.status == "refuted":
+        return f"an input of the set given changes the verdict '{label}'{_becomes(verdict)}"
+    return _left_open(verdict, "the set given")
 
 
 def _becomes(verdict: Verdict) -> str:

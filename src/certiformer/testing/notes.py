@@ -29,7 +29,7 @@ class Note:
 
     model: str
     text: str
-    eps: float | None  # None where words were substituted
+    eps: float | None  # None where words were substituted, or sets given
     norm: str
     status: str
     places: tuple[Place, ...]
@@ -37,7 +37,9 @@ class Note:
     @property
     def within(self) -> str:
         """What may change, in words."""
-        return "under substitutions" if self.eps is None else f"within {at_most(self.eps)} in {self.norm}"
+        if self.eps is not None:
+            return f"within {at_most(self.eps)} in {self.norm}"
+        return "under substitutions" if any(place.positions for place in self.places) else "in the sets given"
 
     def with_radii(self, radii: Mapping[tuple[int, ...], float]) -> Note:
         """The same with certified radii, where they are given."""

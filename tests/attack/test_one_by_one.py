@@ -61,7 +61,9 @@ def test_a_proof_that_an_attack_contradicts_is_an_error(monkeypatch: pytest.Monk
 
     def wrong(*args: Any, **more: Any) -> Any:
         found = right(*args, **more)
-        return replace(found, lower=found.lower.abs() + 1, reasons=(None,) * len(found.reasons))
+        return replace(
+            found, lower=found.lower.abs() + 1, least=found.least.abs() + 1, reasons=(None,) * len(found.reasons)
+        )
 
     monkeypatch.setattr(verdict, "margins_within", wrong)
     result = cf.certify(model, IDS, eps=far, positions=[[1], [3]])

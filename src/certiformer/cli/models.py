@@ -20,7 +20,7 @@ def models() -> None:
     if not found:
         say(f"no bundled models in this installation; expected {', '.join(BUNDLED)}")
         raise typer.Exit(2)
-    table = Table("model", "layers", "width", "norm", "words", "data", "dev", "test", "size", box=SIMPLE)
+    table = Table("model", "layers", "width", "norm", "words", "data", "dev", "test", "size", box=SIMPLE, padding=0)
     for model in found:
         facts = model.facts
         table.add_row(

@@ -37,6 +37,9 @@ class Given(Captured):
     def graph(self, examples: Sequence[Tensor], relaxation: Any, arithmetic: Any) -> Graph:
         return self.made
 
+    def placed(self, x: Tensor) -> Tensor:
+        return x
+
 
 def differences(build: Builder, scores: Ref) -> Ref:
     """`s_k - s_j`, `[..., j, k]`."""

@@ -57,7 +57,7 @@ def export(
 ) -> tuple[Path, ...]:
     """Write a question to a folder: model.onnx, a property for each set of inputs, and instances.csv.
 
-    Numbers are written out in full, so the files ask what was asked. Boxes and balls of the norm inf have linear
+    Numbers are written out in full, so the files ask the same question. Boxes and balls of the norm inf have linear
     bounds; other sets are refused.
     """
     target = Path(folder)

@@ -42,7 +42,7 @@ class Workspace:
             return self._copies[key]
 
     def forget(self) -> None:
-        """Answers from here on do not depend, in their last bits, on what was asked before."""
+        """Answers from here on do not depend, in their last bits, on earlier questions."""
         with self._lock:
             for copy in self._copies.values():
                 copy.captured.forget()

@@ -38,7 +38,7 @@ class CaseName:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SweepResult(Tabular):
-    """Every sentence of a sweep that is finished. `manifest` says what was asked; no times are in it."""
+    """Every sentence of a sweep that is finished. `manifest` has its question; no times are in it."""
 
     manifest: Record
     table: tuple[Record, ...]

@@ -12,10 +12,8 @@ from safetensors.torch import load_file
 
 import certiformer as cf
 from calling import run
-from certiformer.data import Dataset
 from certiformer.errors import InputError
 from certiformer.training import FineTuned, FineTuning, checkpoint, finetune, movement
-from training.test_training import made_up
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 transformers.logging.set_verbosity_error()
@@ -39,19 +37,6 @@ WORDS = (
 )
 SIZES: dict[str, Any] = {"vocab_size": len(WORDS), "num_labels": 2, "pad_token_id": 0, "initializer_range": 0.2}
 RECIPE = FineTuning(epochs=6, batch_size=16, learning_rate=1e-2)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return Dataset("made-up", made_up(200, 0), made_up(60, 1), made_up(60, 2))
 
 
 def tokenizer() -> Any:

@@ -11,27 +11,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 import certiformer as cf
-from certiformer.data import Dataset
 from certiformer.errors import InputError
 from certiformer.models.network import Config, build
 from certiformer.training import Recipe, movement, train
 from certiformer.training.rising import halvings, weight
-from training.test_training import CONFIG, RECIPE, made_up
+from training.test_training import CONFIG, RECIPE
 
 BATCH, N, D = 3, 5, 8
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return Dataset("made-up", made_up(200, 0), made_up(60, 1), made_up(60, 2))
 
 
 class Attention(nn.Module):
@@ -112,7 +98,7 @@ def test_all_norms_one_and_several_words_and_gradients_of_the_weights(norm):
     ids = torch.randint(4, 50, (4, 6))
     for positions in (None, torch.tensor([1, 2, 1, 3]), torch.tensor([[1, 2]] * 4)):
         found = movement(classifier, embed(ids), torch.ones(4, 6, dtype=torch.bool), positions=positions, norm=norm)
-        assert float(found) > 0
+        assert found.item() > 0
         gradients = torch.autograd.grad(found, [classifier.layers[0].query.weight, embed.word_embeddings.weight])
         assert all(bool(torch.isfinite(g).all()) and float(g.abs().sum()) > 0 for g in gradients)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from certiformer.data import Dataset, Example, load_data
+from certiformer.data import Example, load_data
 from certiformer.errors import InputError
 from certiformer.models import Config, load
 from certiformer.training import Recipe, accuracy, build_vocabulary, checkpoint, encode, evaluate, pick_device, train
@@ -18,31 +17,6 @@ from conftest import DATA, needs_data
 
 CONFIG = Config(1, 50, hidden_size=16, intermediate_size=16, num_attention_heads=2, dropout=0.1)
 RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3, weight_decay=0.01, word_dropout=0.0)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def made_up(count: int, seed: int) -> tuple[Example, ...]:
-    """Texts whose label is the one telling word among fillers."""
-    dice = random.Random(seed)
-    examples = []
-    for _ in range(count):
-        label = dice.randrange(2)
-        words = [dice.choice(["the", "a", "film", "was", "it", "so", "and"]) for _ in range(dice.randrange(1, 9))]
-        words.insert(dice.randrange(len(words) + 1), dice.choice((("bad", "dull"), ("good", "fine"))[label]))
-        examples.append(Example(label, tuple(words)))
-    return tuple(examples)
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return Dataset("made-up", made_up(200, 0), made_up(60, 1), made_up(60, 2))
 
 
 @pytest.mark.parametrize("norm", ["no_var", "standard", "none"])

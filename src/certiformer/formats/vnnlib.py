@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -52,7 +53,7 @@ def parse_vnnlib(text: str) -> Query:
 
 
 @dataclass
-class _Reader:
+class _Reader(ABC):
     """What has been read so far."""
 
     version: str
@@ -60,13 +61,13 @@ class _Reader:
     output: Declared | None = None
     asserted: list[Formula] = field(default_factory=list)
 
+    @abstractmethod
     def read(self, item: List) -> None:
         """One list of the file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lookup(self, name: str, index: Index | None, line: int) -> Variable:
         """The variable of a name."""
-        raise NotImplementedError
 
     def assertion(self, item: List) -> None:
         """`(assert ...)`"""

@@ -12,7 +12,7 @@ from certiformer.models import load
 from certiformer.options import Options
 from certiformer.sweep import decide as deciding
 from certiformer.sweep import worker
-from certiformer.sweep.decide import Asked, Decided, single, stages
+from certiformer.sweep.decide import Asked, Decided, stages
 from certiformer.sweep.options import SweepQuestion
 from certiformer.sweep.worker import Batch, Case, Item, Job, Worker
 
@@ -134,7 +134,7 @@ def test_what_is_refuted_is_not_bounded_and_what_is_proved_not_asked_again(job, 
     assert asked == [("backward-forward", "float64", 2)]  # the larger radius, of both words, and nothing after it
 
 
-def test_what_single_precision_leaves_open_is_asked_again(job, monkeypatch):
+def test_what_the_cheap_method_leaves_open_is_asked_again(job, monkeypatch):
     seen = []
 
     def never_quick(instances, at, p, options):
@@ -142,19 +142,14 @@ def test_what_single_precision_leaves_open_is_asked_again(job, monkeypatch):
         return [options.method == "auto"] * len(at)
 
     monkeypatch.setattr(deciding, "_proved", never_quick)
-    bundled = replace(job, models=(load("sst-1"),))  # its embeddings are numbers of single precision
+    bundled = replace(job, models=(load("sst-1"),))
     (row,) = rows(Worker(bundled)([batch(bundled, ["a great film"])]))
     assert row["certified"] == 0.5
-    assert dict.fromkeys(seen) == dict.fromkeys([("backward-forward", "float32"), ("auto", "float64")])
+    assert dict.fromkeys(seen) == dict.fromkeys([("backward-forward", "float64"), ("auto", "float64")])
 
 
-def test_a_model_of_double_precision_is_not_bounded_in_single(job):
-    model, asked = job.models[0], job.cases[0].asked
-    assert single(model)
-    assert [o.dtype for o in stages(model, asked)] == ["float32", "float64", "float64"]
-    double = model.to(dtype=torch.float64)
-    assert not single(double)
-    assert [o.dtype for o in stages(double, asked)] == ["float64", "float64"]
+def test_no_precision_but_the_one_asked_for_proves_anything(job):
+    assert [o.dtype for o in stages(job.cases[0].asked)] == ["float64", "float64"]
 
 
 def test_no_bit_depends_on_what_was_asked_before():

@@ -8,8 +8,7 @@ gives another answer. Radii are decided as follows, and nothing is asked twice:
 2. The attack: from its smallest counterexample on, every radius is refuted, and is not bounded.
 3. Bounds at the largest radius that is left, of all sets together; then by halves, of the sets that are open. What is
    proved at a radius is proved at the smaller ones, which are subsets.
-4. With `quick`, this is done by `backward-forward` first, in single precision where the embeddings are numbers of it
-   (the proof accounts for its rounding), and what that leaves open is asked again as the options say.
+4. With `quick`, this is done by `backward-forward` first, and what that leaves open is asked again as the options say.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import torch
 
 from ..attack import attack_sets
 from ..core.names import BoundOptions
-from ..models.model import Model
 from ..options import AttackOptions, AttackQuestion, Options, RadiusQuestion
 from ..questions.inputs import DEPLOYED, Prepared, prepare, prepare_for, problem_of
 from ..questions.ladder import climbs, first_rung, second_rung
@@ -113,17 +111,11 @@ def _at_radii(workspace: Workspace, found: list[Decided], texts: Sequence[str], 
     most = [sum(r < c for r in radii) for c in closest]  # how many of the radii are not refuted
     places = [(i, k) for i, one in enumerate(found) for k in range(len(one.sets))]
     proved = dict.fromkeys(places, 0)  # of each set, how many of the radii
-    rounded: set[int] = set()  # sentences that were bounded in single precision
-    for options in stages(workspace.model, asked):
+    for options in stages(asked):
         left = [(i, k) for i, k in places if proved[i, k] < most[i]]
         if not left:
             break
         ready = {i: prepare_for(workspace, texts[i], found[i].prepared.label, options) for i in {i for i, _ in left}}
-        if options.dtype != asked.options.dtype:  # other embeddings, if rounded, would be another question
-            rounded = {i for i, q in ready.items() if torch.equal(q.embeddings.double(), found[i].prepared.embeddings)}
-            left = [(i, k) for i, k in left if i in rounded]
-        elif options is not asked.options:
-            left = [(i, k) for i, k in left if i not in rounded]
         high = {(i, k): most[i] for i, k in left}
         aim = dict(high)  # first the largest
         while aim:
@@ -150,31 +142,23 @@ def _proved(instances: list[tuple[Prepared, Place]], at: list[float], p: float, 
     return [math.isfinite(m) and m > 0 for m in margins.least.tolist()]
 
 
-def stages(model: Model, asked: Asked) -> list[Options]:
-    """How bounds are computed, the cheap way first: in single precision, or where that will not do, in double."""
+def stages(asked: Asked) -> list[Options]:
+    """How bounds are computed, the cheap way first; always in the precision asked for: another rounds constants."""
     options = asked.options
     tighter = options.method in ("auto", "backward", "backward-forward")
     if not (asked.question.quick and tighter and options.arithmetic == "real"):
         return [options]
     cheap: dict[str, Any] = {"method": "backward-forward", "steps": 0, "splits": 0, "budget": "balanced"}
-    quick = [replace(options, **cheap, dtype="float32")] if single(model) and options.dtype == "float64" else []
-    quick += [replace(options, **cheap)]
+    quick = replace(options, **cheap)
     plain = options if options.most_splits > 1 or options.timed else replace(options, splits=0, budget="balanced")
-    return [q for q in quick if q != plain] + [options]
-
-
-def single(model: Model) -> bool:
-    """Whether all weights are numbers of single precision: only then is the model the same in it."""
-    halves = [half for half in (model.module, model.embed) if isinstance(half, torch.nn.Module)]
-    tensors = [t for half in halves for t in (*half.parameters(), *half.buffers())]
-    return len(halves) == 2 and all(t.dtype != torch.float64 for t in tensors)
+    return [options] if quick == plain else [quick, options]
 
 
 def cost(workspace: Workspace, text: str, asked: Asked) -> float:
     """What one evaluation of a sentence multiplies at least: a unit of its own, the same on every machine."""
     from ..core.counting import work_of
 
-    options = replace(stages(workspace.model, asked)[0], device="cpu")
+    options = replace(stages(asked)[0], device="cpu")
     q = prepare(workspace, text, dtype=options.dtype, device=options.device)
     sets = position_sets(q, asked.plain)
     problem = problem_of([(q, sets[0])], only_bounds(options), p=asked.norm, run=False)

@@ -18,6 +18,7 @@ from .goal import Goal
 from .interval import interval_margins
 from .names import Arithmetic, BoundOptions, Method
 from .ops.base import Box
+from .part import Known
 from .relaxation import Scheme, Style, choose
 from .rounding import exact_products, whole_products
 from .sets import Ball, Cuts, Perturbation, Piece
@@ -76,6 +77,7 @@ class Problem:
     joint: bool  # whether one norm is taken over all positions that move
     goal: Goal | None  # what is to be proved of the outputs; without, that the label stays
     deadline: Deadline  # when to stop
+    known: Known | None  # where boxes that are proved are kept, if they are
 
     @staticmethod
     def of(
@@ -115,6 +117,7 @@ class Problem:
             rough=False,
             cuts=None,
             deadline=NEVER,
+            known=None,
             width=_widths(widths, where),
             joint=joint,
             goal=goal,
@@ -133,6 +136,7 @@ class Problem:
             cuts=None if self.cuts is None else self.cuts.to(torch.float32),
             width=None if self.width is None else self.width.float(),
             rough=True,
+            known=None,
         )
 
     @property
@@ -219,6 +223,8 @@ class Problem:
         return Box(lower, upper), reasons
 
     def _bounded(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
+        if self.known is not None and self.method != "ibp" and self.cuts is None:
+            return self._answer(self._learned(self.known, eps.to(self.centre), chosen, rounding))
         if self.method == "ibp" or self.parameters or not self.compiled.cuda:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
@@ -251,6 +257,17 @@ class Problem:
                 parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
                 evaluation = self._evaluated(ball, self.rows(chosen), rounding, parameters)
         return self._answer(evaluation)
+
+    def _learned(self, known: Known, eps: Tensor, chosen: list[int], rounding: bool) -> Evaluation:
+        """An evaluation whose boxes are kept."""
+        parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
+        with torch.no_grad(), nullcontext() if self.rough else exact_products(self.centre):
+            engine = self.engine(self.ball(eps, chosen), parameters, rounding=rounding)
+            box = engine.margins(self.rows(chosen))
+            if not self.rough:
+                known.learn(engine, chosen, eps)
+        good, whys = zip(*engine.failures, strict=True)
+        return Evaluation(box, torch.stack(good), list(whys), engine.most)
 
     def _answer(self, evaluation: Evaluation) -> tuple[Box, list[str | None]]:
         """Bounds that say nothing where a check failed, and the first check that did."""
@@ -294,8 +311,8 @@ class Problem:
             deadline=self.deadline,
         )
 
-    def tuned(self, eps: Tensor, *, steps: int) -> Problem:
-        """This problem with planes optimised for a radius of each instance."""
+    def tuned(self, eps: Tensor, *, steps: int, until: Deadline = NEVER, until_proved: bool = False) -> Problem:
+        """This problem with planes optimised for a radius of each instance, by at most so many steps."""
         if steps <= 0 or self.method == "ibp":
             return self
         rough = self.draft() or self  # whatever is found there holds in any precision
@@ -309,7 +326,8 @@ class Problem:
             def least(lower: Tensor) -> Tensor:
                 return lower.amin(dim=1) if self.goal is None else self.goal.least(lower - self.goal.limits.to(lower))
 
-            parts.append(tune(build, rough.rows([k]), least, steps=steps))
+            found = tune(build, rough.rows([k]), least, steps=steps, until=until, until_proved=until_proved)
+            parts.append(found)
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
         return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 

@@ -15,7 +15,7 @@ local nodes and the cost of an evaluation are all found by this loop.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from .graph.graph import Graph, Node
@@ -72,9 +72,10 @@ class Visitor(ABC, Generic[A]):
         """Past an op: rows on each node that it is a function of."""
 
 
-def sweep(graph: Graph, start: Node, rows: A, visitor: Visitor[A]) -> None:
-    """Take rows on `start` back until nothing is left of them."""
-    frontier: dict[int, list[A]] = {start.index: [rows]}
+def sweep(graph: Graph, start: Node, rows: A, visitor: Visitor[A], beside: Mapping[int, A] | None = None) -> None:
+    """Take rows on `start` back until nothing is left of them; `beside` are functions of earlier nodes to add."""
+    frontier: dict[int, list[A]] = {i: [a] for i, a in (beside or {}).items()}
+    visitor.join(frontier.setdefault(start.index, []), rows)
     for index in range(start.index, -1, -1):
         parts = frontier.pop(index, None)
         if parts is None:

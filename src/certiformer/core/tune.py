@@ -12,17 +12,26 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .deadline import NEVER, Deadline
 from .engine import Engine, Parameters
 
 RATE = 0.08  # of the first step; parameters live in [0, 1]
+ENOUGH = 0.01  # of the size of the first margin: above 0 by so much it will be proved
 PATIENCE = 8  # steps without a gain anywhere after which it is over
 
 
 def tune(
-    build: Callable[[Parameters], Engine], rows: Tensor, least: Callable[[Tensor], Tensor], *, steps: int
+    build: Callable[[Parameters], Engine],
+    rows: Tensor,
+    least: Callable[[Tensor], Tensor],
+    *,
+    steps: int,
+    until: Deadline = NEVER,
+    until_proved: bool = False,
 ) -> Parameters:
     """The best parameters of each instance after at most this many steps; `build` makes an engine that uses some, and
-    `least` says of lower bounds `[instances, rows]` what is to become large."""
+    `least` says of lower bounds `[instances, rows]` what is to become large. No step begins after `until`, nor, with
+    `until_proved`, after all of it is above 0."""
     with torch.no_grad():
         usual = build({})
         reached = least(usual.margins(rows).lower)
@@ -41,6 +50,8 @@ def tune(
     optimizer = torch.optim.Adam(leaves, lr=RATE)
     idle = 0
     for step in range(steps):
+        if until.passed or (until_proved and bool((reached > ENOUGH * scale).all())):
+            break
         for group in optimizer.param_groups:
             group["lr"] = RATE * (1 - step / steps)
         with torch.enable_grad():

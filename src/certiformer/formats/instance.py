@@ -27,7 +27,6 @@ from .witness import Judge
 
 COMPARED = 4  # boxes of a property whose points are compared with onnxruntime
 TOGETHER = 64  # boxes that are asked about at once
-LADDER = (30, 100)  # steps of optimising the bounds that are tried where there is time
 UNCONFIRMED = "a counterexample in float64 is none for onnxruntime"
 
 
@@ -82,7 +81,7 @@ class Instance:
         """The answer: the attack first, then one pass of bounds, then, where there is a timeout, what takes longer."""
         began, clock = time.perf_counter(), Deadline.after(options.timeout)
         search = Search(self, Certifier(as_model(self.network, self.file.path.name), options), clock, seed)
-        for k, stage in enumerate(stages(options)):
+        for k, stage in enumerate(stages(options, len(self.groups))):
             search.run(stage, attack=attack and k == 0)
             if search.witness is not None or search.lost or not search.open:
                 break
@@ -100,12 +99,10 @@ class Instance:
         )
 
 
-def stages(options: Options) -> tuple[Options, ...]:
-    """What is tried one after the other: what the options say, or with a timeout alone first one pass, then more."""
-    if options.timeout is None or options.steps or options.splits is not None or options.method == "ibp":
-        return (options,)
-    longer = tuple(replace(options, steps=steps, splits=0) for steps in LADDER)
-    return (replace(options, splits=0), *longer, replace(options, steps=LADDER[-1]))
+def stages(options: Options, groups: int) -> tuple[Options, ...]:
+    """What is tried one after the other: of several groups one pass each, so that none takes the time of all others."""
+    alone = groups == 1 or options.timeout is None or options.method == "ibp"
+    return (options,) if alone or options.steps or options.splits is not None else (replace(options, splits=0), options)
 
 
 class Search:

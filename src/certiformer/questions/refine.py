@@ -13,9 +13,12 @@ from torch import Tensor
 
 from ..core.branch import cuttable
 from ..core.deadline import Deadline, OutOfTime
+from ..core.part import Known
 from ..core.problem import Margins, Problem
 from ..options import Options
 from .ladder import Climb, tighter
+from .parts import Parting
+from .parts import cuttable as parts_of
 from .pieces import Cutting
 
 Refuted = Callable[[], list[bool]]  # of which instances a counterexample is known
@@ -31,13 +34,17 @@ def margins_within(
     refuted: Refuted | None = None,
     climb: Climb | None = None,
     ways: list[Problem] | None = None,
+    by_entries: bool = False,
 ) -> Margins:
     """The best of what one pass, optimised planes and pieces prove within the time that the options allow.
 
     `climb` makes the problem by tighter bounds, for which there may be time. `until_proved` stops where nothing is left
-    open; what is `refuted` is not cut. `ways` gets the problems that were tried.
+    open; what is `refuted` is not cut. `ways` gets the problems that were tried. With `by_entries` sets are also cut
+    across entries of nodes.
     """
     problem = replace(problem, deadline=Deadline.after(options.timeout).or_after(options.seconds))
+    if by_entries and rounding and (options.steps or options.most_splits > 1):
+        problem = replace(problem, known=Known(problem.compiled.graph, eps))
     ways = [] if ways is None else ways
     ways.append(problem)
     began = time.perf_counter()
@@ -71,16 +78,29 @@ class Refining:
         if self.climb is not None and not self._enough(margins):
             better = tighter(ways[-1], self.climb, seconds=took, evaluations=1.0)
             if better is not None:
-                margins = yield from self._by(better, margins)
+                began = time.perf_counter()
+                margins = yield from self._by(replace(better, known=ways[-1].known), margins)
+                took = time.perf_counter() - began
         if options.steps > 0 and not self._enough(margins):
             margins = yield from self._by(ways[-1].tuned(eps, steps=options.steps), margins)
-        if options.most_splits > 1 and cuttable(ways[-1]) and not self._enough(margins):
+        if ways[-1].known is not None and parts_of(ways[-1]) and not self._enough(margins):
+            margins = yield from self._by_entries(margins, took)
+        few = ways[-1].known is None or not ways[-1].deadline.limited
+        if options.most_splits > 1 and cuttable(ways[-1]) and few and not self._enough(margins):
             flipped = [False] * len(ways[-1]) if self.refuted is None else self.refuted()
             proved = [self.until_proved and m > 0 for m in margins.least.tolist()]
             chosen = [i for i, (a, b) in enumerate(zip(flipped, proved, strict=True)) if not a and not b]
             if chosen:
                 cutting = Cutting(ways[-1], eps, options.most_splits, self.rounding, self.until_proved)
                 yield from cutting.margins(margins, chosen, ways)
+
+    def _by_entries(self, margins: Margins, took: float) -> Generator[Margins, None, Margins]:
+        """By parts, across entries of nodes."""
+        chosen = [i for i, least in enumerate(margins.least.tolist()) if not least > 0]
+        for found in Parting(self.ways[-1], self.eps, self.options, took).margins(margins, chosen):
+            margins = margins.better(found)
+            yield margins
+        return margins
 
     def _by(self, problem: Problem, margins: Margins) -> Generator[Margins, None, Margins]:
         """One pass by another problem."""

@@ -76,7 +76,7 @@ def _bounded(
         climb = partial(made, second_rung(options)) if climbs(options) else None
         left = replace(options, timeout=deadline.left) if deadline.limited else options
         radii = radii_of(radii_in(part), problem.centre)
-        margins = margins_within(problem, radii, left, until_proved=True, climb=climb)
+        margins = margins_within(problem, radii, left, until_proved=True, climb=climb, by_entries=True)
         rows = zip(chosen, margins.lower.tolist(), margins.least.tolist(), margins.reasons, strict=True)
         for i, lower, least, reason in rows:
             sound = least if math.isfinite(least) and reason is None else -math.inf

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..lowering import Ref
 from ..ops.base import Shape
-from ..ops.movement import Permute, Reshape
+from ..ops.movement import Permute, Reshape, Slice
 from .build import Builder
 from .graph import Constant, Graph, Node
 
@@ -58,7 +58,10 @@ def arranged(graph: Graph, example: Tensor) -> tuple[Graph, Arrangement]:
 def _only_rearranged(graph: Graph, node: Node) -> Node | None:
     """The one node that is made of another, by putting its entries elsewhere."""
     users = [n for n in graph.nodes if node.index in n.inputs]
-    return users[0] if len(users) == 1 and isinstance(users[0].op, (Reshape, Permute)) else None
+    if len(users) != 1:
+        return None
+    whole = isinstance(users[0].op, Slice) and users[0].shape == node.shape  # as `x[0]` of a batch of one is
+    return users[0] if whole or isinstance(users[0].op, (Reshape, Permute)) else None
 
 
 def _rooted(graph: Graph, root: int, given: Shape, example: Tensor) -> Graph:

@@ -161,6 +161,7 @@ class Op(ABC):
     exact: ClassVar[bool] = False
     distances: ClassVar[bool] = False  # whether its planes gain from `Box.distance`
     simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1
+    kink: ClassVar[float | None] = None  # where a function of one variable bends all at once
     summary: ClassVar[str] = ""
 
     @abstractmethod

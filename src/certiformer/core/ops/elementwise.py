@@ -130,6 +130,7 @@ class Relu(Positive, Monotone):
 
     name = "relu"
     summary = "chord above; 0 or x below, by the smaller area"
+    kink = 0.0
     ulps = 2.0
 
     def function(self, x: Tensor) -> Tensor:

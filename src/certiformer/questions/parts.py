@@ -1,0 +1,57 @@
+"""Margins by parts: the last sweep optimised by itself, bounds of all nodes optimised, then sets cut across entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..core.counting import work_of
+from ..core.problem import Margins, Problem
+from ..core.tree import Tree, cuttable
+from ..options import Options
+
+TUNING = 0.3  # of the time left, that optimising the bounds of all nodes may take
+ROUNDS = (10, 30, 100)  # steps of it, each from the beginning
+KEPT = 3.0  # bytes that a gradient keeps for each that an evaluation moves
+STEP = 5.0  # how much longer a step with a gradient takes than a draft of the bounds
+
+
+@dataclass(frozen=True)
+class Parting:
+    """What is open of a problem, proved part by part within its time, or with at most so many parts of each case."""
+
+    problem: Problem  # which keeps the boxes that it proves
+    eps: Tensor
+    options: Options
+    seconds: float  # that an evaluation took
+
+    def margins(self, known: Margins, chosen: list[int]) -> Iterator[Margins]:
+        """Those known, where those of some instances get better and better."""
+        tree = Tree(self.problem, self.eps, known, chosen)
+        tree.begin()
+        yield tree.found()
+        for steps in ROUNDS:
+            left = [i for i in chosen if not tree.found().least[i] > 0]
+            soon = self.problem.deadline.or_after(TUNING * self.problem.deadline.left)
+            if not left or not self._worth(steps, soon.left):
+                break
+            better = self.problem.tuned(self.eps, steps=steps, until=soon, until_proved=True)
+            found = tree.found().better(better.margins(self.eps))
+            tree = Tree(better, self.eps, found, left)
+            tree.begin()
+            yield found.better(tree.found())
+        most = self.options.most_splits
+        while tree.leaves and (len(tree.leaves) < most or self.problem.deadline.limited) and tree.cut():
+            yield tree.found()
+
+    def _worth(self, steps: int, seconds: float) -> bool:
+        """Whether so many steps of optimising everything fit into a time, and what they keep into memory."""
+        if not self.problem.deadline.limited or len(self.problem) > 1:
+            return False
+        work = work_of(self.problem.draft() or self.problem)
+        return KEPT * work.bytes <= self.problem.memory and steps * STEP * self.seconds / 2 <= seconds
+
+
+__all__ = ["Parting", "cuttable"]

@@ -16,7 +16,7 @@ GRAIN = 1 << 12  # weights are whole multiples of its inverse: products with sma
 
 
 def combined(rows: Tensor, limits: Tensor, weights: Sequence[float]) -> tuple[Tensor, float]:
-    """The weighted row `[..., outputs]` of rows `[half-spaces, ..., outputs]`, and the least number not below its limit.
+    """The weighted row `[..., outputs]` of rows `[half-spaces, ..., outputs]`, and its limit, rounded up.
 
     Weights are rounded; where the row would still not be exact, it is the half-space of the largest weight.
     """

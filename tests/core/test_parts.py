@@ -123,28 +123,28 @@ def test_bounds_hold_in_every_part_whatever_the_multipliers(kind: str) -> None:
     assert tighter > 0
 
 
-def test_multipliers_gain_what_cut_boxes_alone_do_not() -> None:
-    """`x_0 + relu(x_1) - relu(x_0)` on [-1, 1] where x_0 is at least 0."""
+class Above(nn.Module):
+    """`x + 2` for x in [-1, 1], by a ReLU that never bends: every sweep is exact."""
 
-    class Line(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            y = torch.relu(x)
-            return torch.stack([x[:, 0] + y[:, 1] - y[:, 0], x[:, 1] * 0], dim=1)
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(x + 2)
+        return torch.cat([y, -y], dim=1)
 
-    model = cf.load(Line(), shape=(2,))
-    prepared = prepare(model, torch.tensor([0.1, 0.5], dtype=torch.float64))
-    goal = cf.Within(lower=-10.0).of(2, 0).goal
-    regions = regions_of(prepared, [cf.Box([-1.0, -1.0], [1.0, 1.0])])
+
+@pytest.mark.parametrize("m", [-3.0, 0.0, 0.4, 1.0, 1.7, 40.0])
+@pytest.mark.parametrize("above", [True, False])
+def test_a_multiplier_does_what_duality_says(m: float, above: bool) -> None:
+    """Where x >= 0, `x + 2 >= x + 2 - m x >= 2 - |1 - m|`; where x <= 0, the same of `-(x + 2)`."""
+    prepared = prepare(cf.load(Above(), shape=(1,)), torch.tensor([0.25], dtype=torch.float64))
+    goal = cf.Property([([[1, 0]], [0]), ([[0, 1]], [0])]).of(2, 0).goal
+    regions = regions_of(prepared, [cf.Box([-1.0], [1.0])])
     problem, eps = _known(problem_of_regions(prepared, regions, goal, Options(method="backward")), radii_in(regions))
     (node,) = bent(problem.compiled.graph)
+    leaf = leaf_of(problem, Assumption(node.index, 0, above, 2.0, 1.0), multipliers=m, case=(0 if above else 1,))
     assert problem.known is not None
-    found = {}
-    for unit in (0.0, 1.0):
-        above = Assumption(node.index, 0, True, 0.0, unit)
-        (leaf,) = optimised(Batch(problem, eps, problem.known, [leaf_of(problem, above)]), 60)
-        (found[unit],) = proofs(Batch(problem, eps, problem.known, [leaf]))
-    assert found[1.0] <= 10 + 1e-9  # x + relu(x_1) - x >= 0 where x >= 0, less the limit of -10
-    assert found[1.0] >= found[0.0] - 1e-3
+    (found,) = proofs(Batch(problem, eps, problem.known, [leaf]))
+    wanted = (2 if above else -2) - abs(1 - max(m, 0.0))
+    assert wanted - 1e-6 <= found <= wanted
 
 
 def test_a_part_that_nothing_meets_is_void_and_one_that_failed_is_not() -> None:
@@ -258,10 +258,16 @@ def test_half_spaces_are_combined() -> None:
 def test_combined_rows_are_exact_and_limits_not_below() -> None:
     rows = torch.tensor([[1.0, -1.0], [0.0, 3.0]], dtype=torch.float64)
     limits = torch.tensor([0.1, 0.7], dtype=torch.float64)
-    row, limit = combined(rows, limits, (0.3, 0.7123))
-    shares = [Fraction(round(w * 4096), 4096) for w in (0.3, 0.7123)]
-    assert [Fraction(v) for v in row.tolist()] == [shares[0], -shares[0] + 3 * shares[1]]
-    assert Fraction(limit) >= shares[0] * Fraction(0.1) + shares[1] * Fraction(0.7)
+    rounded = 0
+    for k in range(1, 30):
+        weights = (k / 31, 0.7123)
+        row, limit = combined(rows, limits, weights)
+        shares = [Fraction(round(w * 4096), 4096) for w in weights]
+        assert [Fraction(v) for v in row.tolist()] == [shares[0], -shares[0] + 3 * shares[1]]
+        exact = shares[0] * Fraction(0.1) + shares[1] * Fraction(0.7)
+        assert exact <= Fraction(limit) <= exact * (1 + Fraction(1, 2**50))
+        rounded += float(exact) < exact
+    assert rounded > 5
     odd = rows + torch.tensor([[2.0**-52, 0], [0.1, 0]], dtype=torch.float64)
     row, limit = combined(odd, limits, (0.3, 0.7123))  # would be rounded: one of the two, as it is
     assert row.tolist() == odd[1].tolist()

@@ -13,6 +13,7 @@ import torch
 from ..attack.within import Found, find
 from ..core.deadline import Deadline
 from ..core.names import Method
+from ..core.problem import Problem
 from ..errors import InputError
 from ..options import CertifyQuestion, Options, VerifyQuestion
 from ..properties import Robust, TopK, Wanted
@@ -76,11 +77,12 @@ def _bounded(
         climb = partial(made, second_rung(options)) if climbs(options) else None
         left = replace(options, timeout=deadline.left) if deadline.limited else options
         radii = radii_of(radii_in(part), problem.centre)
-        margins = margins_within(problem, radii, left, until_proved=True, climb=climb, by_entries=True)
+        ways: list[Problem] = []
+        margins = margins_within(problem, radii, left, until_proved=True, climb=climb, ways=ways, by_entries=True)
         rows = zip(chosen, margins.lower.tolist(), margins.least.tolist(), margins.reasons, strict=True)
         for i, lower, least, reason in rows:
             sound = least if math.isfinite(least) and reason is None else -math.inf
-            found[i] = Proved(tuple(lower), sound, reason, problem.method)
+            found[i] = Proved(tuple(lower), sound, reason, ways[-1].method)
     return [found[i] for i in range(len(regions))]
 
 

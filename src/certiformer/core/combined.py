@@ -38,4 +38,4 @@ def _sum(shares: Sequence[Fraction], values: Sequence[float]) -> Fraction:
 def _above(x: Fraction) -> float:
     """The least float64 that is not below x."""
     near = float(x)
-    return near if Fraction(near) >= x else math.nextafter(near, -math.inf)
+    return near if Fraction(near) >= x else math.nextafter(near, math.inf)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .combined import combined
 from .engine import Parameters
-from .ops.base import Box, MeasuredBox, entries
+from .ops.base import Box, MeasuredBox, Reach, entries
 from .part import Known, Multipliers, Part, bent
 from .problem import Problem
 from .rounding import exact_products
@@ -293,8 +293,14 @@ def _stacked(boxes: Sequence[Box], like: Tensor) -> Box:
     lower, upper = (torch.cat([box[side].to(like) for box in boxes]) for side in (0, 1))
     if not all(isinstance(box, MeasuredBox) for box in boxes):
         return Box(lower, upper)
-    reaches = [box.reach for box in boxes if isinstance(box, MeasuredBox)]
-    return MeasuredBox(lower, upper, type(reaches[0])(*(torch.cat(xs).to(like) for xs in zip(*reaches, strict=True))))
+    distance, radial, middle = (torch.cat([own[k].to(like) for own in map(_reach, boxes)]) for k in range(3))
+    return MeasuredBox(lower, upper, Reach(distance, radial, middle))
+
+
+def _reach(box: Box) -> tuple[Tensor, Tensor, Tensor]:
+    """Around a centre that is named."""
+    assert isinstance(box, MeasuredBox)
+    return box.reach.distance, box.reach.radial, box.centre
 
 
 __all__ = ["Batch", "Leaf", "bent", "limits_of", "optimised", "proofs", "usual"]

@@ -21,7 +21,7 @@ from .bounding import Bounding
 from .coefficients import Coefficients
 from .engine import Engine, Parameters
 from .graph.graph import Graph, Node
-from .ops.base import Box, MeasuredBox, entries
+from .ops.base import Box, MeasuredBox, Reach, entries
 from .ops.rounded import Rounded
 from .speed.kernels import with_sides
 from .sweep import sweep
@@ -62,7 +62,8 @@ def _row(box: Box, row: int) -> Box:
     lower, upper = box.lower[row : row + 1].clone(), box.upper[row : row + 1].clone()
     if not isinstance(box, MeasuredBox):
         return Box(lower, upper)
-    return MeasuredBox(lower, upper, type(box.reach)(*(x[row : row + 1].clone() for x in box.reach)))
+    distance, radial, middle = (x[row : row + 1].clone() for x in (*box.reach[:2], box.centre))
+    return MeasuredBox(lower, upper, Reach(distance, radial, middle))
 
 
 def _joined(one: Box | None, other: Box) -> Box:
@@ -118,10 +119,10 @@ class Part(Engine):
         out = self.graph.output
         return self._concretize(*self.sweep(out, Coefficients.matrix(rows, out.shape), shift=True), out)
 
-    def sweep(self, start: Node, rows: Coefficients, *, shift: bool) -> tuple[Tensor, Tensor]:
+    def sweep(self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False) -> tuple[Tensor, Tensor]:
         """As any sweep, with what is assumed beside it."""
         self.deadline.check()
-        bounding = Bounding(self, start, rows, shift=shift)
+        bounding = Bounding(self, start, rows, shift=shift, ready=self.tangent if tangent else self.substitution)
         sweep(self.graph, start, rows, bounding, {i: self._beside(i, bounding) for i in self.assumed})
         self.peak = bounding.peak
         self.most = max(self.most, self.peak)

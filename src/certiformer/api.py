@@ -43,6 +43,7 @@ from .questions.estimate import Estimate, estimate
 from .questions.importance import ImportanceResult
 from .questions.importance import importance as rank
 from .questions.inputs import Inputs
+from .questions.scaling import scaled
 from .questions.search import RadiusResult
 from .questions.threads import plain, threads
 from .questions.verdict import CertifyResult, Counterexample
@@ -122,6 +123,8 @@ class Certifier:
     def radii(self, inputs: Sequence[Inputs], question: RadiusQuestion) -> tuple[RadiusResult, ...]:
         """As `radius`, for many inputs: those of one length are searched together."""
         with self._answering():
+            if question.within is not None and not isinstance(inputs, str):
+                return tuple(_told(scaled(self.workspace, x, question, self.options)) for x in inputs)
             return _told(search.radii(self.workspace, inputs, question, self.options))
 
     @keywords(CertifyQuestion)

@@ -138,6 +138,13 @@ class RadiusQuestion(Question):
     """How far the words may move."""
 
     certificates: str | Path | None = option(None, "Folder for the proofs, a file for each set of words.")
+    within: Union | None = option(
+        None, "Instead of words: a Box or a Ball, or a list of them; radii are in units of the set.", flag=False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_set(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,11 +290,11 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
 
 
-def _one_set(question: BoundsQuestion | CertifyQuestion) -> None:
+def _one_set(question: RadiusQuestion | BoundsQuestion | CertifyQuestion) -> None:
     """Refuse a set that is given beside a radius or what goes with one."""
     if question.within is None:
         return
-    for name in ("eps", "substitutions", "words", "positions", "certificate"):
+    for name in ("eps", "substitutions", "words", "positions", "certificate", "certificates"):
         if getattr(question, name, None) is not None:
             raise InputError(f"within={short(question.within)}, {name}=...: the set says itself what varies")
 

@@ -313,3 +313,35 @@ def test_results_are_plain_values_and_a_line() -> None:
     assert "<div>" in found._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.status = "refuted"  # type: ignore[misc]
+
+
+def test_the_radius_of_a_set_is_what_it_may_be_multiplied_by() -> None:
+    model = cf.load(Vision().eval(), shape=(2, 4, 4), patch=2)
+    x = torch.rand(2, 4, 4, generator=torch.Generator().manual_seed(4)).double()
+    width = 0.001 * (1 + torch.arange(32).reshape(2, 4, 4) % 3)
+    for within, larger in (
+        (cf.Box.around(x, width), lambda r: cf.Box.around(x, width.double() * r)),
+        (cf.Ball(0.01, norm=2, positions="1+2"), lambda r: cf.Ball(0.01 * r, norm=2, positions="1+2")),
+        (cf.Ball(0.01, norm=1, where=width > 0.0015), lambda r: cf.Ball(0.01 * r, norm=1, where=width > 0.0015)),
+    ):
+        found = cf.radius(model, x, within=within, method="backward", tolerance=1e-2)
+        (factor,) = found.radii
+        assert factor > 0
+        assert cf.verify(model, x, within=larger(factor * (1 - 1e-9)), method="backward").status == "certified"
+        assert cf.verify(model, x, within=larger(factor * 1.03), method="backward", attack=False).status != "certified"
+        assert "in units of the set" in str(found)
+
+
+def test_radii_of_sets_that_make_no_sense_are_named() -> None:
+    model = cf.load(Flat().eval(), shape=(5,))
+    x = torch.ones(5)
+    for within, said in (
+        (cf.Box(1.0, 1.0), "does not grow"),
+        (cf.Ball(0.0), "does not grow"),
+        ([cf.Box(0.9, 1.1), cf.Ball(0.1)], "different kinds"),
+        (cf.Words({"a": ["b"]}), "substitutions"),
+    ):
+        with pytest.raises(cf.InputError, match=said):
+            cf.radius(cf.load(Vision().eval(), shape=(2, 4, 4)), torch.ones(2, 4, 4), within=within)
+    with pytest.raises(cf.InputError, match="words"):
+        cf.radius(model, x, within=cf.Box.around(x, 0.1), words=2)

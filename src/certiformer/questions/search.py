@@ -123,7 +123,7 @@ def _result(
         method=problem.method,
         relaxation=options.relaxation,
         arithmetic=options.arithmetic,
-        chosen=problem.described + _effort(problem, options),
+        chosen=problem.described + effort(problem, options),
         tolerance=options.tolerance,
         calls=sum(calls) / max(1, len(calls)),
         seconds=seconds,
@@ -131,7 +131,7 @@ def _result(
     )
 
 
-def _effort(problem: Problem, options: Options) -> str:
+def effort(problem: Problem, options: Options) -> str:
     """What was done beyond one pass of bounds, in words."""
     if problem.method == "ibp":
         return ""

@@ -207,6 +207,24 @@ def test_open_and_proved_parts_cover_the_set() -> None:
         assert bool(covered.all())
 
 
+def test_sharpened_boxes_hold_and_gain() -> None:
+    tree = tree_of(0.35)
+    tree.begin()
+    before, values = tree.found(), points(tree.problem, tree.eps)
+    known = tree.problem.known
+    assert known is not None
+    old = dict(known.boxes[0])
+    tree.sharpen()
+    narrower = 0.0
+    for index, box in known.boxes[0].items():
+        assert bool((box.lower <= values[index]).all() and (values[index] <= box.upper).all())
+        assert bool((box.lower >= old[index].lower).all() and (box.upper <= old[index].upper).all())
+        narrower += float((old[index].upper - old[index].lower - box.upper + box.lower).sum())
+    assert narrower > 0.01
+    tree.begin()
+    assert float(tree.found().least[0]) > float(before.least[0])
+
+
 def test_what_is_interrupted_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = tree_of(0.35)
     tree.begin()

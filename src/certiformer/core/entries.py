@@ -193,7 +193,7 @@ def optimised(batch: Batch, steps: int) -> list[Leaf]:
         optimizer.step()
         with torch.no_grad():
             current.clamp()
-    cuts = _cuts(batch, best, reached)
+    cuts = _cuts(batch, best)
     return [_kept(leaf, row, best, float(reached[row]), cuts[row]) for row, leaf in enumerate(batch.leaves)]
 
 
@@ -206,8 +206,8 @@ def _kept(leaf: Leaf, row: int, at: Variables, bound: float, cut: tuple[Assumpti
     return replace(leaf, parameters=parameters, multipliers=multipliers, weights=weights, bound=bound, next=cut)
 
 
-def _cuts(batch: Batch, at: Variables, reached: Tensor) -> list[tuple[Assumption, Assumption] | None]:
-    """For each leaf the entry whose halves promise most, by the gradient of the bound by the ends of boxes."""
+def slopes_of(batch: Batch, at: Variables) -> dict[int, tuple[Box, Tensor, Tensor]]:
+    """Of every node whose box counts the box, and how the bounds of leaves change with its ends `[leaves, entries]`."""
     engine = batch.engine(at, rounding=False)
     with torch.enable_grad():
         for index, box in engine.boxes.items():
@@ -217,12 +217,20 @@ def _cuts(batch: Batch, at: Variables, reached: Tensor) -> list[tuple[Assumption
         found = batch.bounds(engine, at)
         flat = [end for box in ends.values() for end in box]
         slopes = iter(torch.autograd.grad(torch.where(torch.isfinite(found), found, 0).sum(), flat, allow_unused=True))
+    found_of: dict[int, tuple[Box, Tensor, Tensor]] = {}
+    for index, (lower, upper) in ends.items():
+        down, up = _sizes(next(slopes), lower), _sizes(next(slopes), upper)
+        found_of[index] = Box(lower.detach(), upper.detach()), down, up
+    return found_of
+
+
+def _cuts(batch: Batch, at: Variables) -> list[tuple[Assumption, Assumption] | None]:
+    """For each leaf the entry whose halves promise most, by the gradient of the bound by the ends of boxes."""
     best: list[tuple[float, Assumption, Assumption] | None] = [None] * len(batch.leaves)
     graph = batch.problem.compiled.graph
-    for index, box in ends.items():
+    for index, (box, down, up) in slopes_of(batch, at).items():
         kinks = [n.op.kink for n in graph.nodes if index in n.inputs and n.op.kink is not None]
-        lower, upper = entries(box.lower.detach()), entries(box.upper.detach())
-        down, up = (_sizes(next(slopes), box.lower) for _ in range(2))
+        lower, upper = entries(box.lower), entries(box.upper)
         at_kink = (lower < kinks[0]) & (upper > kinks[0]) if kinks else torch.zeros_like(lower, dtype=torch.bool)
         middle = torch.where(at_kink, kinks[0] if kinks else 0.0, lower / 2 + upper / 2)
         gains = down.clamp(min=0) * (middle - lower), (-up).clamp(min=0) * (upper - middle)

@@ -113,11 +113,14 @@ class Part(Engine):
 
     def margins(self, rows: Tensor) -> Box:
         """Bounds of `rows @ output`, rows `[parts, 1, *output shape]`; they mean nothing of a part that is void."""
-        for kind, node in self.scheme.steps:
-            if kind == "planes":
-                self.substitution(node)
-        out = self.graph.output
-        return self._concretize(*self.sweep(out, Coefficients.matrix(rows, out.shape), shift=True), out)
+        return self.bounds_of(self.graph.output, rows)
+
+    def bounds_of(self, node: Node, rows: Tensor) -> Box:
+        """Bounds of one row for each part of any node, `[parts, 1, *shape]`, by one sweep."""
+        for kind, before in self.scheme.steps:
+            if kind == "planes" and before.index <= node.index:
+                self.substitution(before)
+        return self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=True), node)
 
     def sweep(self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False) -> tuple[Tensor, Tensor]:
         """As any sweep, with what is assumed beside it."""

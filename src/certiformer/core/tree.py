@@ -13,6 +13,7 @@ from .engine import Parameters
 from .entries import Batch, Leaf, optimised, proofs, usual
 from .part import bent
 from .problem import Margins, Problem
+from .sharpen import sharpen
 
 FIRST = 20  # steps of optimising a whole set
 STEPS = 8  # of optimising a part, which begins where the part that it was cut from has ended
@@ -86,6 +87,14 @@ class Tree:
         for k in range(0, len(waiting), self._at_once):
             now = waiting[k : k + self._at_once]
             self._replace(now, now, FIRST, every=True)
+
+    def sharpen(self) -> None:
+        """Better boxes of the entries that matter to what is open, before anything is cut."""
+        assert self.problem.known is not None
+        for i in self.chosen:
+            own = [leaf for leaf in self.leaves if leaf.owner == i]
+            if own:
+                sharpen(self.problem, self.eps, self.problem.known, own, self._at_once)
 
     def cut(self) -> bool:
         """Cut the worst parts in two; whether there was anything to cut."""

@@ -42,6 +42,10 @@ class Parting:
             tree = Tree(better, self.eps, found, left)
             tree.begin()
             yield found.better(tree.found())
+        if tree.leaves and (self.problem.deadline.limited or self.options.most_splits > 1):
+            tree.sharpen()
+            tree.begin()
+            yield tree.found()
         most = self.options.most_splits
         while tree.leaves and (len(tree.leaves) < most or self.problem.deadline.limited) and tree.cut():
             yield tree.found()

@@ -26,7 +26,7 @@ from conftest import IDS, random_model
 
 
 class Small(nn.Module):
-    """Attention over three patches, ReLU, a mean: inputs `[batch, 6]`."""
+    """Attention over three patches with two heads, ReLU, a mean: inputs `[batch, 6]`."""
 
     def __init__(self, *, layer_norm: bool = False) -> None:
         super().__init__()
@@ -40,8 +40,8 @@ class Small(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.embed(x.reshape(-1, 3, 2))
-        q, k, v = self.mix(self.norm(y)).split(4, dim=-1)
-        y = y + torch.softmax(q @ k.transpose(1, 2), dim=-1) @ v
+        q, k, v = (z.unflatten(2, (2, 2)).transpose(1, 2) for z in self.mix(self.norm(y)).split(4, dim=-1))
+        y = y + (torch.softmax(q @ k.transpose(2, 3), dim=-1) @ v).transpose(1, 2).flatten(2)
         found: Tensor = self.head(torch.relu(self.up(y)).mean(dim=1))
         return found
 
@@ -246,7 +246,7 @@ def test_parts_prove_more_and_never_what_is_false() -> None:
         cloud = X + 0.3 * (2 * torch.rand(20000, 6, generator=draw, dtype=torch.float64) - 1).sign()
         least = float(prepared.model.module(cloud.double())[:, 0].min())
     one, many = {}, {}
-    for away in (-0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6):
+    for away in (-0.02, 0.1, 0.4, 1.6):
         wanted = cf.Property([([[1, 0, 0]], [least - away])])
         one[away] = cf.verify(model, X, within=box, property=wanted, attack=False, method="backward").status
         found = cf.verify(model, X, within=box, property=wanted, attack=False, method="backward", splits=24)

@@ -59,7 +59,7 @@ class Known:
 def _row(box: Box, row: int) -> Box:
     """The box of one of the instances."""
     row = row if box.lower.shape[0] > 1 else 0
-    lower, upper = box.lower[row : row + 1].clone(), box.upper[row : row + 1].clone()
+    lower, upper = (end[row : row + 1].clone(memory_format=torch.contiguous_format) for end in box)
     if not isinstance(box, MeasuredBox):
         return Box(lower, upper)
     distance, radial, middle = (x[row : row + 1].clone() for x in (*box.reach[:2], box.centre))

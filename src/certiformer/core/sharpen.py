@@ -57,7 +57,7 @@ def _update(problem: Problem, eps: Tensor, known: Known, leaf: Leaf, node: Node,
         engine = batch.engine(batch.variables(), rounding=True)
         lower = engine.bounds_of(node, _rows(node, chosen).to(problem.centre)).lower[:, 0].tolist()
     box = known.boxes[leaf.owner][node.index]
-    ends = Box(box.lower.clone(), box.upper.clone())
+    ends = Box(*(end.clone(memory_format=torch.contiguous_format) for end in box))
     for number, value, why in zip(chosen, lower, engine.reasons, strict=True):
         if why is not None or not math.isfinite(value):
             continue

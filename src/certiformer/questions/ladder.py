@@ -32,12 +32,27 @@ def second_rung(options: Options) -> Options:
     return replace(options, method="backward")
 
 
+def first(made: Callable[[Options], Problem], options: Options) -> Problem:
+    """The problem to begin with: where every position varies, sweeps back to the input may be the cheaper ones."""
+    problem = made(first_rung(options))
+    if not climbs(options):
+        return problem
+    bare = _bare(made(second_rung(options)))
+    return bare if work_of(bare).flops <= work_of(problem).flops else problem
+
+
+def _bare(problem: Problem) -> Problem:
+    """Without sweeps for the differences of scores one by one."""
+    return replace(problem, style=replace(problem.style, sweep_differences=False))
+
+
 def tighter(problem: Problem, climb: Climb, *, seconds: float, evaluations: float) -> Problem | None:
     """The tightest that so many evaluations of fit into the time that is left, if any does; one of the problem itself
     took so many seconds."""
     full = climb()
-    bare = replace(full, style=replace(full.style, sweep_differences=False))
-    for other in (full, bare):
+    for other in (full, _bare(full)):
+        if (other.method, other.style) == (problem.method, problem.style):
+            return None
         predicted = seconds * work_of(other).flops / max(1.0, work_of(problem).flops)
         if evaluations * predicted <= SHARE * problem.deadline.left:
             return replace(other, deadline=problem.deadline)

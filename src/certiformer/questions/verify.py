@@ -21,7 +21,7 @@ from ..results import CertifyResult, Counterexample, Status, Violation
 from ..results import VerifyResult as VerifyResult
 from ..sets import Words, members
 from .inputs import Inputs, Prepared, checked_in, prepare_exactly, prepare_for
-from .ladder import climbs, first_rung, second_rung
+from .ladder import climbs, first, second_rung
 from .refine import margins_within, radii_of
 from .regions import Region, looked_at, problem_of_regions, radii_in, regions_of
 from .verdict import certify, overall
@@ -73,7 +73,7 @@ def _bounded(
     for chosen in kinds.values():
         part = [regions[i] for i in chosen]
         made = partial(problem_of_regions, prepared, part, wanted.goal)
-        problem = made(first_rung(options))
+        problem = first(made, options)
         climb = partial(made, second_rung(options)) if climbs(options) else None
         left = replace(options, timeout=deadline.left) if deadline.limited else options
         radii = radii_of(radii_in(part), problem.centre)

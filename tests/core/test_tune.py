@@ -8,6 +8,9 @@ import pytest
 import torch
 
 import certiformer as cf
+from certiformer.core.deadline import Deadline
+from certiformer.core.engine import Engine, Parameters
+from certiformer.core.tune import tune
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
@@ -44,3 +47,22 @@ def test_tuned_bounds_hold_at_every_sample(layer_norm: str) -> None:
 def test_bad_steps_are_named(steps: Any) -> None:
     with pytest.raises(cf.InputError, match="steps="):
         cf.radius(random_model(), IDS, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("eps", "until", "proved", "most"), [(0.05, 0.0, False, 1), (1e-4, None, True, 1), (0.05, None, False, 5)]
+)
+def test_tuning_ends_with_its_time_and_where_all_is_proved(
+    eps: float, until: float | None, proved: bool, most: int
+) -> None:
+    prepared = prepare(random_model(layers=1, scale=0.35, seed=5), IDS)
+    problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
+    ball, made = problem.ball(torch.tensor([eps], dtype=torch.float64), [0]), []
+
+    def build(parameters: Parameters) -> Engine:
+        made.append(problem.engine(ball, parameters, rounding=False))
+        return made[-1]
+
+    rows, end = problem.rows([0]), Deadline.after(until)
+    tune(build, rows, lambda lower: lower.amin(dim=1), steps=4, until=end, until_proved=proved)
+    assert len(made) == most  # the usual planes, and one for each step

@@ -303,6 +303,8 @@ def test_top_k_is_every_set_of_k_and_too_many_are_refused() -> None:
     assert cuttable(problem)
     assert not cuttable(replace(problem, memory=1))
     assert not cuttable(replace(problem, method="forward"))
+    other, _ = boxed(0.2)
+    assert not cuttable(replace(problem, known=other.known))  # boxes of another graph
 
 
 def test_a_part_cuts_no_measured_box() -> None:

@@ -100,7 +100,7 @@ class Part(Engine):
         if isinstance(box, MeasuredBox):  # how far it gets from its middle is known of no other box
             return box
         lower, upper = box
-        if not node.op.exact and self.scheme.by_inputs(node):
+        if node.op.simplex and all(i in self.known for i in node.inputs):
             within = self._interval(node)
             lower, upper = torch.maximum(lower, within.lower), torch.minimum(upper, within.upper)
         if node.index in self.assumed:
@@ -123,10 +123,11 @@ class Part(Engine):
         return self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=True), node)
 
     def sweep(self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False) -> tuple[Tensor, Tensor]:
-        """As any sweep, with what is assumed beside it."""
+        """As any sweep, with what is assumed beside it where it is of one row for each part, as all those asked for."""
         self.deadline.check()
         bounding = Bounding(self, start, rows, shift=shift, ready=self.tangent if tangent else self.substitution)
-        sweep(self.graph, start, rows, bounding, {i: self._beside(i, bounding) for i in self.assumed})
+        own = (i for i in self.assumed if i < start.index and rows.rows == (1,) and rows.links == (None,))
+        sweep(self.graph, start, rows, bounding, {i: self._beside(i, bounding) for i in own})
         self.peak = bounding.peak
         self.most = max(self.most, self.peak)
         return bounding.result

@@ -24,8 +24,9 @@ HELD = 24.0  # numbers that an optimised sweep keeps for each entry of a node an
 
 def cuttable(problem: Problem) -> bool:
     """Whether sets can be cut this way: sweeps go back to the input, and something bends on the way."""
-    fits = 2 * _size(problem) <= problem.memory
-    return problem.method == "backward" and bool(bent(problem.compiled.graph)) and fits and bool(cases_of(problem))
+    graph, fits = problem.compiled.graph, 2 * _size(problem) <= problem.memory
+    same = problem.known is None or problem.known.graph is graph
+    return problem.method == "backward" and bool(bent(graph)) and same and fits and bool(cases_of(problem))
 
 
 def cases_of(problem: Problem) -> list[tuple[int, ...]]:

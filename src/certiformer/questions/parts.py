@@ -13,9 +13,10 @@ from ..core.tree import Tree, cuttable
 from ..options import Options
 
 TUNING = 0.3  # of the time left, that optimising the bounds of all nodes may take
-ROUNDS = (10, 30, 100)  # steps of it, each from the beginning
+ROUNDS = (10, 100)  # steps of it, at most, each from the beginning
+FEW = 5  # steps that are not worth beginning
 KEPT = 3.0  # bytes that a gradient keeps for each that an evaluation moves
-STEP = 5.0  # how much longer a step with a gradient takes than a draft of the bounds
+STEP = 1.2  # how much longer a step, a draft with its gradient, takes than an evaluation
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,11 @@ class Parting:
         tree = Tree(self.problem, self.eps, known, chosen)
         tree.begin()
         yield tree.found()
-        for steps in ROUNDS:
+        for most in ROUNDS:
             left = [i for i in chosen if not tree.found().least[i] > 0]
             soon = self.problem.deadline.or_after(TUNING * self.problem.deadline.left)
-            if not left or not self._worth(steps, soon.left):
+            steps = min(most, self._steps(soon.left))
+            if not left or steps < FEW:
                 break
             better = self.problem.tuned(self.eps, steps=steps, until=soon, until_proved=True)
             found = tree.found().better(better.margins(self.eps))
@@ -46,16 +48,16 @@ class Parting:
             tree.sharpen()
             tree.begin()
             yield tree.found()
-        most = self.options.most_splits
-        while tree.leaves and (len(tree.leaves) < most or self.problem.deadline.limited) and tree.cut():
+        pieces = self.options.most_splits
+        while tree.leaves and (len(tree.leaves) < pieces or self.problem.deadline.limited) and tree.cut():
             yield tree.found()
 
-    def _worth(self, steps: int, seconds: float) -> bool:
-        """Whether so many steps of optimising everything fit into a time, and what they keep into memory."""
+    def _steps(self, seconds: float) -> int:
+        """How many steps of optimising everything fit into a time, if what they keep fits into memory."""
         if not self.problem.deadline.limited or len(self.problem) > 1:
-            return False
+            return 0
         work = work_of(self.problem.draft() or self.problem)
-        return KEPT * work.bytes <= self.problem.memory and steps * STEP * self.seconds / 2 <= seconds
+        return int(seconds / (STEP * self.seconds)) if KEPT * work.bytes <= self.problem.memory else 0
 
 
 __all__ = ["Parting", "cuttable"]

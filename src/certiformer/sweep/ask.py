@@ -33,7 +33,7 @@ from .worker import Batch, Case, Job, Worker, failed
 AnyModel = Model | nn.Module | str | os.PathLike[str]
 AnyData = str | os.PathLike[str] | Dataset | Sequence[Example] | Sequence[tuple[str, int]]
 FORMAT = 1  # of the rows: raise it when what a row means changes
-MEMORY = 1 << 30  # bytes that bounds may take on a CPU: fixed, since what is done at a time shows in the last bits
+MEMORY = 1 << 28  # bytes that bounds may take on a CPU: fixed, since what is done at a time shows in the last bits
 SAID = ("method", "relaxation", "arithmetic", "dtype")  # of the options, also where they are the default ones
 GPU_SHARE = 0.4  # of a GPU's memory
 

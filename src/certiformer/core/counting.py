@@ -307,8 +307,8 @@ class Counter(Visitor[Rows]):
         sizes = dict(zip(planes.outputs, a.stored, strict=True))
         linked = dict(zip(planes.outputs, a.linked, strict=True))
         for name, size in slopes.items():
-            most = min(size, a.rows[linked[name]]) if linked.get(name) is not None else size
-            sizes[name] = max(sizes.get(name, 1), most)
+            row = linked.get(name)
+            sizes[name] = max(sizes.get(name, 1), size if row is None else min(size, a.rows[row]))
         links = tuple(linked.get(name) for name in slope.inputs)
         result = Rows(
             a.rows,

@@ -127,7 +127,7 @@ def test_another_question_in_the_folder_is_refused_in_a_line(ask, whole):
         (["nowhere", "--out", "{}"], "no model 'nowhere'"),
         (["--split", "dev", "--out", "{}"], "has no dev part"),
         (["--watch", "--out", "{}/none"], "no sweep was begun there"),
-        (["--compare", "a", "b", "--eps", "0.1", "--sentences", "2", "--out", "{}"], "neither a folder of a sweep nor a model of this one"),
+        (["--compare", "a", "b", "--eps", "0.1", "--out", "{}"], "neither a folder of a sweep nor a model of this one"),
     ],
 )
 def test_wrong_calls_are_one_line_and_code_2(ask, tmp_path, more, message):

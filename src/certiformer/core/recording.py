@@ -39,8 +39,9 @@ class Recording(Engine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # the linear form of the output itself is of no use
-        self.scheme = replace(self.scheme, anchors=self.scheme.anchors - {self.graph.output.index})
+        # the linear form of the output is of no use, and a certificate knows the middle of the usual planes alone
+        style = replace(self.scheme.style, tangents=False)
+        self.scheme = replace(self.scheme, anchors=self.scheme.anchors - {self.graph.output.index}, style=style)
 
     @staticmethod
     def of(problem: Problem, ball: Perturbation, instance: int, *, loosened: float) -> Recording:
@@ -77,7 +78,7 @@ class Recording(Engine):
         return self._widened(box), form
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
-        distance, radial = super()._reach(node, box, form).times(1 + self.loosened)
+        distance, radial, _ = super()._reach(node, box, form).times(1 + self.loosened)
         slack = self._slack(box).reshape(-1, *(1,) * (distance.dim() - 1))
         reach = Reach(distance + slack, radial + slack)
         self.reaches[node.index] = reach

@@ -35,10 +35,15 @@ class Style:
     both: bool  # bound with and without that shift, and keep the better
     sweep_differences: bool  # bound differences of scores one by one
     sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
+    tangents: bool  # measure how far vectors get with planes of equal slopes and remainders that are vectors
 
 
-PAPER = Style(intersect=False, simplex=False, both=False, sweep_differences=False, sweep_probabilities=True)
-TIGHT = Style(intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False)
+PAPER = Style(
+    intersect=False, simplex=False, both=False, sweep_differences=False, sweep_probabilities=True, tangents=False
+)
+TIGHT = Style(
+    intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False, tangents=True
+)
 STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 
 
@@ -218,6 +223,10 @@ class Scheme:
     def twice(self, node: Node) -> bool:
         """Whether a node is swept from with and without the shift of probabilities."""
         return self.style.both and self.attention < node.index
+
+    def by_tangents(self, node: Node) -> bool:
+        """Whether a node is swept from once more, by planes of equal slopes: where vectors are measured."""
+        return self.style.tangents and bool(self.measured) and self.attention < node.index
 
     @property
     def last_twice(self) -> bool:

@@ -26,6 +26,7 @@ from .ops.base import Box, Reach
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
+from .sets import Piece
 from .sets.ball import norm, spectral
 from .speed.memory import Window
 from .sweep import Visitor, add_up, sweep
@@ -170,10 +171,28 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor | None) -> 
     sweep(engine.graph, start, rows, measuring)
     function = measuring.function[0].reshape(ball.centre.shape[0], ball.dimension, -1)  # all rows are along one axis
     centre = (measuring.offset + rows.contract(engine.nominal[start.index]))[0].reshape(len(function), -1)
-    middle = centre if middle is None else middle
-    far = measuring.total + norm(centre - middle, 2.0, dim=-1)
-    towards = engine.furthest((function * direction(middle)[:, None]).sum(dim=-1))
-    return Reach(ball.distance(function) + far, towards + far, middle)
+    shift, distance = around(engine, function)
+    middle = centre + shift if middle is None else middle
+    far = measuring.total + norm(centre + shift - middle, 2.0, dim=-1)
+    e = direction(middle)
+    towards = furthest(engine, (function * e[:, None]).sum(dim=-1), (shift * e).sum(dim=-1))
+    return Reach(distance + far, towards + far, middle)
+
+
+def around(engine: Engine, function: Tensor) -> tuple[Tensor, Tensor]:
+    """Where linear functions `[instances, m, rows]` are in the middle of the set, and how far from there they get."""
+    ball = engine.ball
+    if engine.scheme.style.tangents and isinstance(ball, Piece):
+        return ball.around(function)
+    return torch.zeros_like(function[:, 0]), ball.distance(function)
+
+
+def furthest(engine: Engine, function: Tensor, middle: Tensor) -> Tensor:
+    """The most that a linear function `[instances, m]` can be away from a number `[instances]`."""
+    if not engine.scheme.style.tangents:
+        return engine.furthest(function) + middle.abs()
+    low, high = engine.ball.extremes(function[None])
+    return torch.maximum(middle - low, high - middle)[0]
 
 
 def remainder(engine: Engine, node: Node, ready: Substitution) -> Tensor | None:

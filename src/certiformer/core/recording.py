@@ -88,9 +88,9 @@ class Recording(Engine):
         """Over the whole ball where this is a piece of one: no multipliers are kept of it."""
         return self.ball.spread(function[None])[0] if isinstance(self.ball, Piece) else super().furthest(function)
 
-    def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
+    def _rows(self, node: Node, *, shift: bool, tangent: bool = False) -> tuple[Box, Form | None]:
         self.shifts.setdefault(node.index, []).append(shift)
-        return super()._rows(node, shift=shift)
+        return super()._rows(node, shift=shift, tangent=tangent)
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
         if isinstance(self.ball, Piece):

@@ -23,7 +23,7 @@ from .ops.rounded import Rounded
 
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
 LIMITS: Mapping[str, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
-GPU = 200.0
+GPU = 400.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ class OfDifferences(Op):
             p_j / p_j(m) = exp(-e) / sum_k w_k exp(d_k - e),
 
         so that it is between `1 - e - h` and `1 - e + (exp(b) - 1 - b)`: b bounds `|e|`, and h the logarithm of that
-        mean. It is at most `max |d|^2 / 2` (Hoeffding), and at most `sum_k w_k (exp(r_k) - 1 - r_k)` for `|d_k| <= r_k`:
+        mean. It is at most `max |d|^2 / 2` (Hoeffding), and, for `|d_k| <= r_k`, `sum_k w_k (exp(r_k) - 1 - r_k)`:
         with that sum as S, the mean of `exp(d)` is at most `1 + e + S`, and `log(1 + e + S) - e <= S`.
         """
         a, c = self.ranges(boxes[0])  # [..., j, k]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -32,33 +33,55 @@ def command(*arguments: object, code: str = LOADED, **options) -> subprocess.Com
     return subprocess.run(given, stderr=subprocess.PIPE, text=True, env=environment, check=False, **options)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--help"], 0),
-        (["--version"], 0),
-        ([], 0),
-        *(([name, "--help"], 0) for name in COMMANDS),
-        (["nothing"], 2),
-        (["radius", "--nothing"], 2),
-        (["radius"], 2),
-        (["radius", "a film", "--norm", "zero"], 2),
-        (["radius", "a film", "--out", "r.pdf"], 2),
-        (["attack", "--file", "no/such/file.txt"], 2),
-        (["certify", "a film"], 2),
-        (["radius", "a film", "--model", "no-such-model"], 2),
-        (["certify", "a film", "--eps", "0.1", "--model", "no-such-model"], 2),
-        (["eval", "no-such-model"], 2),
-        (["certify", "a film", "--eps", "much"], 2),
-    ],
-)
-def test_help_and_wrong_calls_do_not_wait_for_torch(arguments, expected):
-    done = command(*arguments)
-    told = done.stderr.splitlines()
-    assert done.returncode == expected
-    assert told[-1] == "False"
-    assert len(told) == (1 if expected == 0 else 2)
-    assert expected == 0 or told[0].startswith("error: ")
+CALLS: list[tuple[list[str], int]] = [
+    (["--help"], 0),
+    (["--version"], 0),
+    ([], 0),
+    *(([name, "--help"], 0) for name in COMMANDS),
+    (["nothing"], 2),
+    (["radius", "--nothing"], 2),
+    (["radius"], 2),
+    (["radius", "a film", "--norm", "zero"], 2),
+    (["radius", "a film", "--out", "r.pdf"], 2),
+    (["attack", "--file", "no/such/file.txt"], 2),
+    (["certify", "a film"], 2),
+    (["radius", "a film", "--model", "no-such-model"], 2),
+    (["certify", "a film", "--eps", "0.1", "--model", "no-such-model"], 2),
+    (["eval", "no-such-model"], 2),
+    (["certify", "a film", "--eps", "much"], 2),
+]
+ONE_BY_ONE = """
+import contextlib, io, json, sys
+from certiformer.cli import main
+answers = []
+for arguments in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as stopped:
+            code = stopped.code
+    answers.append([code or 0, out.getvalue(), err.getvalue(), "torch" in sys.modules])
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What the calls come to, one after the other in one process that did not begin with torch."""
+    done = command(code=ONE_BY_ONE, input=json.dumps([arguments for arguments, _ in CALLS]))
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda k: " ".join(CALLS[k][0]) or "nothing")
+def test_help_and_wrong_calls_do_not_wait_for_torch(answers, number):
+    _, expected = CALLS[number]
+    code, out, err, loaded = answers[number]
+    assert code == expected
+    assert not loaded
+    assert bool(out) == (expected == 0)
+    assert len(err.splitlines()) == (0 if expected == 0 else 1)
+    assert expected == 0 or err.startswith("error: ")
 
 
 def test_the_public_names_are_all_there_and_typed_once():

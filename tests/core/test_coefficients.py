@@ -91,6 +91,26 @@ def test_a_sum_with_an_identity_or_what_is_spread_along_an_axis(grad: bool) -> N
             torch.testing.assert_close(dense(start + other), dense(start) + dense(other), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("before", [0, 2])
+def test_through_a_slice_of_one_entry_the_zeros_are_not_stored(before: int) -> None:
+    """Rows with an axis of size 1 are linked to the entry; without one, or of more entries, zeros are put beside."""
+    a = made((2, 1), (1, 5), FREE)
+    expected = torch.zeros(2, 3, 2, 1, 4, 5, dtype=torch.float64)
+    expected[..., before, :] = a.tensor[..., 0, :]
+    found = a.pad(0, before, 4)
+    assert found.links == (None, Link(0, before))
+    assert found.tensor.numel() == a.tensor.numel()
+    assert torch.equal(dense(found), expected)
+    opened = found.opened(0)
+    assert opened.links == FREE
+    assert torch.equal(opened.tensor, expected)
+    for other in (made((2, 2), (1, 5), FREE), made((2, 1), (2, 5), FREE), made((1, 3), (1, 5), (Link(0, 0), None))):
+        padded = other.pad(0, before, 6)
+        whole = torch.zeros(2, 3, *other.rows, 6, 5, dtype=torch.float64)
+        whole[..., before : before + other.node[0], :] = dense(other)
+        assert torch.equal(dense(padded), whole)
+
+
 def random_box(shape: tuple[int, ...], seed: int) -> Box:
     generator = torch.Generator().manual_seed(seed)
     lower = torch.randn(3, *shape, generator=generator, dtype=torch.float64)
@@ -140,6 +160,55 @@ def test_a_pull_to_chosen_positions_is_a_pull_and_a_choice(
     assert found is not None
     expected = a.pull(planes, k, shapes[k], split).select(hot, axis)
     torch.testing.assert_close(found.tensor.expand_as(expected), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("op", "shapes", "k", "axis"), [case[:4] for case in CASES])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_pull_of_one_entry_is_that_of_it_between_zeros(
+    op: Op, shapes: tuple[tuple[int, ...], ...], k: int, axis: int, at: int
+) -> None:
+    """Whichever op comes next, and what is met, chosen or added behind it."""
+    boxes = [random_box(s, seed) for seed, s in enumerate(shapes)]
+    output = tuple(op.forward(*(b.lower for b in boxes)).shape[1:])
+    if op.exact:
+        boxes = [Box.blank(s, boxes[0].lower) for s in shapes]
+    planes = op.planes(*boxes)
+    split = SplitSlope.of(planes.slopes[k])
+    for where in range(len(output)):
+        offset = min(at, output[where] - 1)
+        a = made((3, 1), output, (None, Link(where, offset)))
+        found, expected = (x.pull(planes, k, shapes[k], split) for x in (a, a.unlink(where)))
+        torch.testing.assert_close(dense(found), dense(expected), rtol=0, atol=1e-12)
+        value, lead = random_box(shapes[k], 7).lower, random_box((2, *shapes[k]), 8).lower
+        for x, y in ((value, ""), (lead, "X")):
+            torch.testing.assert_close(found.contract(x, y), expected.contract(x, y), rtol=0, atol=1e-12)
+        hot = torch.zeros(3, 2, shapes[k][axis], dtype=torch.float64)
+        hot[0, 0, offset % shapes[k][axis]] = hot[1, 1, 0] = hot[2, 0, -1] = 1
+        one, other = found.select(hot, axis), expected.select(hot, axis)
+        torch.testing.assert_close(one.expand_as(other), other, rtol=0, atol=1e-12)
+        torch.testing.assert_close(dense(found + expected), 2 * dense(expected), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["backward", "backward-forward"])
+@pytest.mark.parametrize("layer_norm", ["no_var", "standard"])
+def test_bounds_are_those_with_the_zeros_stored(method: Any, layer_norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare(random_model(layers=2, scale=0.3, seed=6, layer_norm=layer_norm), IDS)
+    problem = problem_of([(prepared, s) for s in ((1,), (2, 3))], p=2.0, method=method, relaxation="tight")
+    eps = torch.tensor([0.02, 0.01], dtype=torch.float64)
+    linked: list[int | None] = []
+    real = Coefficients._spare
+
+    def noted(self: Coefficients) -> int | None:
+        linked.append(real(self))
+        return linked[-1]
+
+    monkeypatch.setattr(Coefficients, "_spare", noted)
+    found = problem.margins(eps)
+    assert any(a is not None for a in linked)
+    monkeypatch.setattr(Coefficients, "_spare", lambda self: None)
+    whole = problem.margins(eps)
+    torch.testing.assert_close(found.lower, whole.lower, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found.upper, whole.upper, rtol=1e-9, atol=1e-12)
 
 
 def test_positions_that_rows_are_linked_to_or_that_are_copied_are_not_chosen() -> None:

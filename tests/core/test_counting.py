@@ -103,3 +103,7 @@ def test_rows_move_like_coefficients() -> None:
     assert split.size == 6 * 6
     assert (rows + rows.unlink(1)).linked == (None, None, 2)
     assert (rows.unlink(1).at(1, 3).size, rows.at(1, 3).size, rows.at(1, 9)) == (12, 1, rows)
+    one = Rows.identity((1, 1, 6)).unlink(2).pad(1, 2, 4)  # a slice of one position: its zeros are not held
+    assert (one.node, one.linked, one.size) == ((1, 4, 6), (None, 0, None), 36)
+    assert [one.extent(axis) for axis in range(3)] == [1, 1, 6]
+    assert Rows.dense(2, (1, 1, 6), 1).pad(1, 2, 4).size == 48

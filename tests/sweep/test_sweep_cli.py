@@ -14,8 +14,9 @@ import pytest
 import certiformer as cf
 from calling import run
 from certiformer.data import load_data
+from certiformer.errors import InputError
 from certiformer.sweep import worker
-from certiformer.sweep.result import read_result
+from certiformer.sweep.result import across, read_result
 from certiformer.sweep.store import Store
 from certiformer.sweep.written import write
 from sweeping import sentences
@@ -120,13 +121,13 @@ def test_another_question_in_the_folder_is_refused_in_a_line(ask, whole):
     ("more", "message"),
     [
         (["--eps", "0.1"], "no folder was given"),
-        (["--eps", "x", "--out", "{}"], "'x': expected a number"),
+        (["--eps", "0.1,x", "--out", "{}"], "eps: 'x': expected a number"),
         (["--shard", "4/3", "--out", "{}"], "shard='4/3'"),
         (["--models", "nowhere*", "--out", "{}"], "no folder is called like that"),
         (["nowhere", "--out", "{}"], "no model 'nowhere'"),
         (["--split", "dev", "--out", "{}"], "has no dev part"),
         (["--watch", "--out", "{}/none"], "no sweep was begun there"),
-        (["--compare", "a", "b", "--eps", "0.1", "--sentences", "2", "--out", "{}"], "no model 'a' here"),
+        (["--compare", "a", "b", "--eps", "0.1", "--out", "{}"], "neither a folder of a sweep nor a model of this one"),
     ],
 )
 def test_wrong_calls_are_one_line_and_code_2(ask, tmp_path, more, message):
@@ -134,6 +135,7 @@ def test_wrong_calls_are_one_line_and_code_2(ask, tmp_path, more, message):
     assert code == 2
     assert message in err.splitlines()[-1]
     assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())  # and nothing is begun
 
 
 def test_a_full_disk_ends_in_a_line_and_the_same_command_goes_on(ask, whole, tmp_path):
@@ -201,7 +203,18 @@ def test_two_models_side_by_side_and_a_page_without_markup_of_others(capsys, mod
     assert "http" not in re.sub(r"http-equiv", "", page)
     code, out, _ = run(capsys, "sweep", "--compare", tmp_path / "out", tmp_path / "out")
     assert code == 0
-    assert "7 sentences" in out
+    assert "7 sentences, l2, certified" in out
+
+
+def test_only_what_asks_the_same_is_put_side_by_side(model, tmp_path):
+    asked = {"inf": "inf,1", "one": "2,1", "two": "2"}
+    for name, norms in asked.items():
+        cf.sweep(model, sentences(3), eps=[0.1], norm=norms, method="ibp", attack=False, out=tmp_path / name)
+    found = across(tmp_path / "inf", tmp_path / "one")
+    assert found.asked == "l1"  # the first norm that both have, not the first of each
+    assert found.pairs[0].first == found.pairs[0].second == 0
+    with pytest.raises(InputError, match="no norm and number of words in common: linf; l1 and l2"):
+        across(tmp_path / "inf", tmp_path / "two")
 
 
 def test_watch_says_how_far_it_is_and_ends_when_it_is_done(ask, whole):

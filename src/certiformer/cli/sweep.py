@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -60,10 +60,11 @@ def sweep(given: Given) -> int:
 
     from ..data import Tables, load_data
     from ..models import load
-    from ..sweep.ask import prepare
+    from ..sweep.ask import named, prepare
     from ..sweep.written import write
 
-    models = [load(name) for name in names]
+    models = named([load(name) for name in names])
+    _known(asked.compare, [model.name for model in models])
     data = load_data(asked.data, data_dir=asked.data_dir, tables=given(Tables, names=models[0].labels))
     with _told(quiet=asked.quiet) as progress:
         prepared = prepare(models, data, _with(call, progress))
@@ -82,6 +83,15 @@ def sweep(given: Given) -> int:
 
 def _with(call: SweepCall, progress: Callable[[str], None] | None) -> SweepCall:
     return SweepCall(**{**{f.name: getattr(call, f.name) for f in fields(call)}, "progress": progress})
+
+
+def _known(compare: tuple[str, str] | None, models: Sequence[str]) -> None:
+    """Models that are to be compared must be there: said before the work is done."""
+    missing = next((name for name in compare or () if name not in models), None)
+    if missing is not None:
+        raise InputError(
+            f"--compare {missing}: neither a folder of a sweep nor a model of this one, which are {', '.join(models)}"
+        )
 
 
 def _folder(call: SweepCall) -> Path:
@@ -183,7 +193,8 @@ def _show_pairs(found: Comparison) -> None:
     from .view import shown, table
 
     first, second = found.names
-    console().print(shown(f"{len(found.rows):,} sentences, certified by {first} and by {second}", "bold"))
+    title = f"{len(found.rows):,} sentences, {found.asked}, certified by {first} and by {second}"
+    console().print(shown(title, "bold"))
     made = table("radius", "both", f"only {first}", f"only {second}", "neither", "by chance")
     for pair in found.pairs:
         counts = (f"{n:,}" for n in (pair.both, pair.first, pair.second, pair.neither))

@@ -95,6 +95,7 @@ class Bounding(Visitor[Rows]):
 
     def _shifted(self, node: Node, part: Coefficients) -> Coefficients:
         """On a row of probabilities, which sum to 1, coefficients less a constant: the sum does not deviate."""
+        part = part.opened(len(node.shape) - 1)
         simplex = self.shift and self.engine.scheme.style.simplex and node.op.simplex
         if not simplex or part.linked(len(node.shape) - 1) is not None:
             return part

@@ -309,14 +309,31 @@ class Coefficients:
         return replace(a, tensor=a.tensor.reshape(*a.tensor.shape[:lead], *sizes), node=new, links=links)
 
     def pad(self, axis: int, before: int, size: int) -> Coefficients:
-        """Through a slice that started at `before` of an axis of `size`."""
+        """Through a slice that started at `before` of an axis of `size`.
+
+        Where it took one entry, rows with an axis of size 1 are linked to that entry: the zeros are not stored.
+        """
         a = self.linked(axis)
         node = self.node[:axis] + (size,) + self.node[axis + 1 :]
         if a is not None:
             links = tuple(Link(axis, l.offset + before) if l and l.axis == axis else l for l in self.links)
             return replace(self, node=node, links=links)
+        spare = self._spare() if self.node[axis] == 1 < size else None
+        if spare is not None:
+            links = tuple(Link(axis, before) if a == spare else l for a, l in enumerate(self.links))
+            return replace(self, node=node, links=links)
         d = 2 + len(self.rows) + axis
         return replace(self, tensor=_pad(self.tensor, d, before, size), node=node)
+
+    def _spare(self) -> int | None:
+        """An axis of size 1 of the rows that is not linked."""
+        pairs = enumerate(zip(self.rows, self.links, strict=True))
+        return next((a for a, (size, link) in pairs if size == 1 and link is None), None)
+
+    def opened(self, axis: int) -> Coefficients:
+        """The same rows, an axis of N of which they hold one entry stored in full."""
+        a = self.linked(axis)
+        return self if a is None or self.rows[a] == self.node[axis] or self.rows[a] > 1 else self.unlink(axis)
 
     def narrow(self, axis: int, start: int, length: int) -> Coefficients:
         """The coefficients on part of an axis (of a concatenation)."""

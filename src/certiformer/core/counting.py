@@ -119,8 +119,16 @@ class Rows:
         return replace(self, node=new, linked=linked, stored=stored)
 
     def pad(self, axis: int, before: int, size: int) -> Rows:
-        held = self.stored[axis] if self.linked[axis] is not None else size
-        return self._with(axis, size, self.linked[axis], held)
+        if self.linked[axis] is not None:
+            return self._with(axis, size, self.linked[axis], self.stored[axis])
+        free = (a for a, s in enumerate(self.rows) if s == 1 and a not in self.linked)
+        spare = next(free, None) if self.node[axis] == 1 < size else None
+        return self._with(axis, size, spare, size if spare is None else 1)
+
+    def extent(self, axis: int) -> int:
+        """How many entries of an axis of the node the rows meet: those of a window where they are linked to it."""
+        linked = self.linked[axis]
+        return self.node[axis] if linked is None else min(self.node[axis], self.rows[linked])
 
     def narrow(self, axis: int, start: int, length: int) -> Rows:
         return self._with(axis, length, None, length)
@@ -261,7 +269,7 @@ class Counter(Visitor[Rows]):
         if inner == 1:
             return
         numbers = self.varying * self.each
-        full = self.instances * numbers * math.prod(a.node)
+        full = self.instances * numbers * math.prod(a.extent(b) for b in range(len(a.node)))
         sides = 2 if gap else a.sides
         self._enter(
             a.sides * a.free * full * (2 if gap else 1),
@@ -297,9 +305,10 @@ class Counter(Visitor[Rows]):
             if letter in slopes:
                 slopes[letter] = min(slopes[letter], self.varying)
         sizes = dict(zip(planes.outputs, a.stored, strict=True))
-        for name, size in slopes.items():
-            sizes[name] = max(sizes.get(name, 1), size)
         linked = dict(zip(planes.outputs, a.linked, strict=True))
+        for name, size in slopes.items():
+            row = linked.get(name)
+            sizes[name] = max(sizes.get(name, 1), size if row is None else min(size, a.rows[row]))
         links = tuple(linked.get(name) for name in slope.inputs)
         result = Rows(
             a.rows,

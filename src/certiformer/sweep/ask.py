@@ -33,7 +33,7 @@ from .worker import Batch, Case, Job, Worker, failed
 AnyModel = Model | nn.Module | str | os.PathLike[str]
 AnyData = str | os.PathLike[str] | Dataset | Sequence[Example] | Sequence[tuple[str, int]]
 FORMAT = 1  # of the rows: raise it when what a row means changes
-MEMORY = 1 << 30  # bytes that bounds may take on a CPU: fixed, since what is done at a time shows in the last bits
+MEMORY = 1 << 28  # bytes that bounds may take on a CPU: fixed, since what is done at a time shows in the last bits
 SAID = ("method", "relaxation", "arithmetic", "dtype")  # of the options, also where they are the default ones
 GPU_SHARE = 0.4  # of a GPU's memory
 
@@ -112,7 +112,7 @@ def prepare(model: AnyModel | Sequence[AnyModel], data: AnyData, call: SweepCall
     given = list(model) if isinstance(model, (list, tuple)) else [model]
     if not given:
         raise InputError("model=[]: expected a model, or several")
-    models = _named([load(one) for one in given])
+    models = named([load(one) for one in given])
     _check_labels(models)
     dataset = _dataset(data, call, models[0])
     examples: Sequence[Example] = getattr(dataset, call.split)
@@ -165,7 +165,7 @@ def _example(one: Example | tuple[str, int]) -> Example:
     return Example(int(label), words, text=text)
 
 
-def _named(models: Sequence[Model]) -> list[Model]:
+def named(models: Sequence[Model]) -> list[Model]:
     """Models with names that differ."""
     seen: dict[str, int] = {}
     found = []

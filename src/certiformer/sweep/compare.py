@@ -34,12 +34,13 @@ class Comparison:
     """Two cases on the same sentences."""
 
     names: tuple[str, str]
+    asked: str  # the norm and the number of words
     pairs: tuple[Pair, ...]
     rows: tuple[tuple[Record, Record], ...]  # the same sentence, by both
 
 
 def compare(
-    names: tuple[str, str], first: Sequence[Record], second: Sequence[Record], radii: Sequence[float]
+    names: tuple[str, str], asked: str, first: Sequence[Record], second: Sequence[Record], radii: Sequence[float]
 ) -> Comparison:
     """Pair two tables by their sentences; both must have been asked about some of the same."""
     others = {(row["sentence"], row["text"], row["label"]): row for row in second}
@@ -52,4 +53,4 @@ def compare(
         good = [tuple(verdict(row, eps) == "certified" for row in pair) for pair in rows]
         counts = (good.count(k) for k in ((True, True), (True, False), (False, True), (False, False)))
         pairs.append(Pair(eps, *counts))
-    return Comparison(names, tuple(pairs), tuple(rows))
+    return Comparison(names, asked, tuple(pairs), tuple(rows))

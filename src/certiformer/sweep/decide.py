@@ -6,8 +6,8 @@ gives another answer. Radii are decided as follows, and nothing is asked twice:
 
 1. A sentence that the model gets wrong is not bounded at all.
 2. The attack: from its smallest counterexample on, every radius is refuted, and is not bounded.
-3. Bounds at the largest radius that is left, of all sets together; then by halves, of the sets that are open. What is
-   proved at a radius is proved at the smaller ones, which are subsets.
+3. Bounds of the set with that counterexample at the largest radius that is left, then by halves; of the others at
+   what it reached (`levels.py`). What is proved at a radius is proved at the smaller ones, which are subsets.
 4. With `quick`, this is done by `backward-forward` first, and what that leaves open is asked again as the options say.
 """
 
@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from ..questions.positions import position_sets
 from ..questions.refine import margins_within, radii_of
 from ..questions.search import radii as search_radii
 from ..questions.workspace import Workspace
+from .levels import Level
 from .options import SweepQuestion
 
 Place = tuple[int, ...]
@@ -63,6 +65,7 @@ class Decided:
     sets: list[Place]
     certified: list[float | None]
     attacked: list[float | None]
+    weakest_first: Sequence[int] = ()  # of sets that are proved alike, those that were found to be the weakest
 
     @property
     def contradicted(self) -> bool:
@@ -77,8 +80,8 @@ class Decided:
         if found:
             closest, where = min(found)
             return least, closest, where, True
-        order = [(-1.0 if c is None else c, where) for c, where in zip(self.certified, self.sets, strict=True)]
-        return least, None, min(order)[1], False
+        order = [(-1.0 if c is None else c, k not in self.weakest_first, k) for k, c in enumerate(self.certified)]
+        return least, None, self.sets[min(order)[2]], False
 
 
 def decide(workspace: Workspace, prepared: Sequence[Prepared], texts: Sequence[str], asked: Asked) -> list[Decided]:
@@ -107,29 +110,30 @@ def _searched(workspace: Workspace, found: list[Decided], texts: Sequence[str], 
 def _at_radii(workspace: Workspace, found: list[Decided], texts: Sequence[str], asked: Asked) -> None:
     """The largest of the radii asked for that is proved for every set."""
     radii = asked.question.radii
-    closest = [min((a for a in one.attacked if a is not None), default=math.inf) for one in found]
-    most = [sum(r < c for r in radii) for c in closest]  # how many of the radii are not refuted
-    places = [(i, k) for i, one in enumerate(found) for k in range(len(one.sets))]
-    proved = dict.fromkeys(places, 0)  # of each set, how many of the radii
+    levels = [_level(one, radii) for one in found]
     for options in stages(asked):
-        left = [(i, k) for i, k in places if proved[i, k] < most[i]]
-        if not left:
-            break
-        ready = {i: prepare_for(workspace, texts[i], found[i].prepared.label, options) for i in {i for i, _ in left}}
-        high = {(i, k): most[i] for i, k in left}
-        aim = dict(high)  # first the largest
-        while aim:
-            chosen = list(aim)
-            instances = [(ready[i], found[i].sets[k]) for i, k in chosen]
-            at = [radii[aim[place] - 1] for place in chosen]
-            for place, good in zip(chosen, _proved(instances, at, asked.norm, options), strict=True):
-                if good:
-                    proved[place] = aim[place]
-                else:
-                    high[place] = aim[place] - 1
-            aim = {p: (proved[p] + high[p] + 1) // 2 for p in chosen if proved[p] < high[p]}  # then by halves
-    for i, k in places:
-        found[i].certified[k] = radii[proved[i, k] - 1] if proved[i, k] else None
+        ready: dict[int, Prepared] = {}
+        for level in levels:
+            level.again()
+        while aims := {i: aim for i, level in enumerate(levels) if (aim := level.aim) is not None}:
+            for i in aims.keys() - ready.keys():
+                ready[i] = prepare_for(workspace, texts[i], found[i].prepared.label, options)
+            instances = [(ready[i], found[i].sets[k]) for i, (sets, _) in aims.items() for k in sets]
+            at = [radii[count - 1] for sets, count in aims.values() for _ in sets]
+            good = iter(_proved(instances, at, asked.norm, options))
+            for i, (sets, count) in aims.items():
+                levels[i].take(sets, count, islice(good, len(sets)))
+    for one, level in zip(found, levels, strict=True):
+        one.certified = [radii[count - 1] if count else None for count in level.proved]
+        one.weakest_first = level.weakest
+
+
+def _level(one: Decided, radii: Sequence[float]) -> Level:
+    """Where a sentence stands before anything is bounded: radii from the closest counterexample on are refuted."""
+    known = [(a, k) for k, a in enumerate(one.attacked) if a is not None]
+    closest, weakest = min(known, default=(math.inf, None))
+    every = list(range(len(one.sets)))
+    return Level(len(one.sets), sum(r < closest for r in radii), every if weakest is None else [weakest])
 
 
 def _proved(instances: list[tuple[Prepared, Place]], at: list[float], p: float, options: Options) -> list[bool]:

@@ -132,7 +132,10 @@ def _count(value: Any) -> int:
 
 
 def _radius(value: Any) -> float:
-    radius = at_least(value) if isinstance(value, str) else value
+    try:
+        radius = at_least(value) if isinstance(value, str) else value
+    except InputError as error:
+        raise InputError(f"eps: {error}") from None
     if not (number(radius) and 0 <= radius < math.inf):
         raise InputError(f"eps={value!r}: expected a finite radius of 0 or more")
     return float(radius)

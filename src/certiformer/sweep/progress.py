@@ -86,7 +86,7 @@ class Tally:
 
 def watched(folder: Path) -> Tally:
     """Where the sweep of a folder stands, read from its files alone."""
-    store, manifest = Store(folder), read_manifest(folder)
+    manifest, store = read_manifest(folder), Store(folder)  # no folder is made where there is none
     tally = Tally.of(manifest, store)
     times = sorted(record["at"] for record in store.records() if "at" in record)[-RECENT:]
     tally.times.extend(times)

@@ -32,8 +32,13 @@ class CaseName:
     words: int
     labels: tuple[str, ...]
 
+    @property
+    def asked(self) -> str:
+        """The norm, and how many words move where it is not one."""
+        return self.norm + ("" if self.words == 1 else f", {self.words} words")
+
     def __str__(self) -> str:
-        return f"{self.model}, {self.norm}" + ("" if self.words == 1 else f", {self.words} words")
+        return f"{self.model}, {self.asked}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +91,7 @@ class SweepResult(Tabular):
                 known = ", ".join(dict.fromkeys(c.model for c in self.cases))
                 raise InputError(f"compare {first} {second}: no model {name!r} here, there are {known}")
             found.append(self.of(case.number))
-        return compare((first, second), found[0], found[1], self.radii)
+        return compare((first, second), self.cases[0].asked, found[0], found[1], self.radii)
 
     def rows(self) -> list[Row]:
         return [self._row(row) for row in self.table]
@@ -157,7 +162,7 @@ def read_result(folder: Path) -> SweepResult:
 
 
 def across(first: Path, second: Path) -> Comparison:
-    """The first cases of two sweeps, on the sentences and radii that both have."""
+    """The first cases of two sweeps that ask the same, on the sentences and radii that both have."""
     a, b = read_result(first), read_result(second)
     for one, folder in ((a, first), (b, second)):
         if not one.table:
@@ -165,7 +170,12 @@ def across(first: Path, second: Path) -> Comparison:
     if a.radii and b.radii and not set(a.radii) & set(b.radii):
         raise InputError(f"compare {first} {second}: they have no radius in common")
     radii = [eps for eps in a.radii if eps in b.radii] if a.radii and b.radii else a.radii or b.radii
-    names = [one.cases[0].model for one in (a, b)]
+    alike = ((x, y) for x in a.cases for y in b.cases if x.asked == y.asked)
+    cases = next(alike, None)
+    if cases is None:
+        said = ["; ".join(dict.fromkeys(case.asked for case in one.cases)) for one in (a, b)]
+        raise InputError(f"compare {first} {second}: no norm and number of words in common: {said[0]} and {said[1]}")
+    names = [case.model for case in cases]
     if names[0] == names[1]:
         names = [f"{name}, {folder.name}" for name, folder in zip(names, (first, second), strict=True)]
-    return compare((names[0], names[1]), a.of(0), b.of(0), radii)
+    return compare((names[0], names[1]), cases[0].asked, a.of(cases[0].number), b.of(cases[1].number), radii)

@@ -130,3 +130,58 @@ def test_what_only_looks_the_same_on_an_example_is_refused(module: nn.Module, sa
 def test_a_module_with_a_memory_is_refused() -> None:
     with pytest.raises(ModelError, match="depend on more than its input"):
         capture(Hidden(), torch.ones(1, 2, 2, dtype=torch.float64))
+
+
+class Plain(nn.Module):
+    """Operators of the table alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.inner, self.head = nn.LayerNorm(4), nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(torch.softmax(self.inner(self.norm(x)), dim=-1)[:, 0])
+        return y
+
+
+class InPlace(Plain):
+    """The same, and a step that changes what another name still means."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(self.norm(x))
+        first = y[:, :1]
+        y.mul_(2.0)
+        return self.head(y + first)[:, 0]
+
+
+class Apart(Plain):
+    """An operator that has no row of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.addcmul(self.inner(x), self.inner(x), self.inner(x)))[:, 0]
+
+
+@pytest.mark.parametrize(("kind", "apart"), [(Plain, 0), (InPlace, 1), (Apart, 1)])
+def test_only_what_needs_it_is_taken_apart(kind: type[nn.Module], apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it makes no difference where it is not needed."""
+    torch.manual_seed(0)
+    module, x = kind().double().eval(), torch.randn(1, 3, 4, dtype=torch.float64)
+    taken = []
+    real = torch.export.ExportedProgram.run_decompositions
+
+    def noted(self, table):
+        taken.append(self)
+        return real(self, table)
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", noted)
+    graph = capture(module, x)
+    assert len(taken) == apart
+    monkeypatch.setitem(capture.__globals__, "_known", lambda node: False)
+    again = capture(module, x)
+    assert len(taken) == apart + 1
+    assert [(n.op.name, n.inputs, n.shape, n.path) for n in graph.nodes] == [
+        (n.op.name, n.inputs, n.shape, n.path) for n in again.nodes
+    ]
+    points = torch.randn(6, 1, 3, 4, dtype=torch.float64)
+    for found in (graph, again):
+        torch.testing.assert_close(found.values(points)[-1][:, 0], module(points[:, 0]), rtol=1e-10, atol=1e-10)

@@ -50,12 +50,21 @@ def _export(module: nn.Module, example: Tensor) -> Any:
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"torch.export could not capture {title(module)}: {first}") from error
+    if all(_known(node) for node in program.graph.nodes):
+        return program  # to take it apart would give it back, and takes longer than to export it
     table: Any = default_decompositions()
     for op in TABLE:
         table.pop(op, None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return program.run_decompositions(table)
+
+
+def _known(node: Any) -> bool:
+    """Whether a step of an exported program is a row of the table, and changes nothing in place."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return True
+    return node.target in TABLE and not node.target._schema.is_mutable
 
 
 def _walked(module: nn.Module, example: Tensor, builder: Builder) -> Any:

@@ -11,6 +11,7 @@ from .errors import InputError, ModelError
 Activation = Literal["relu", "gelu"]
 LayerNormKind = Literal["no_var", "standard", "none"]
 TrainingPrecision = Literal["float32", "bfloat16"]
+MovedNorm = Literal["1", "2", "inf"]
 LAYER_NORMS: tuple[LayerNormKind, ...] = get_args(LayerNormKind)
 SHORT_NAMES = {  # of flags whose fields are called as in Hugging Face's configurations
     "num_hidden_layers": "--layers",
@@ -99,11 +100,13 @@ class Recipe:
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
     word_dropout: float = option(0.1, "Share of words shown as unknown.")
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
+    certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
+    certify_words: int = option(1, "Words of a text that move together in that penalty.")
     allowed_loss: float = option(0.02, "Accuracy on dev that the penalty may cost before it is halved.")
     start: str | None = option(None, "Folder of a trained model of the same shape to go on from.")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "evaluations"):
+        for name in ("epochs", "batch_size", "evaluations", "certify_words"):
             whole(name, getattr(self, name), least=1)
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -115,6 +118,7 @@ class Recipe:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")
         one_of("precision", self.precision, get_args(TrainingPrecision))
+        one_of("certify_norm", self.certify_norm, get_args(MovedNorm))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..recipe import Recipe
 from . import checkpoint
-from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order
+from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order, some_words
 from .movement import movement
 from .rising import FULL, halvings, weight
 from .start import load_weights, weights_of
@@ -174,9 +174,9 @@ class Run:
             loss = loss + recipe.score_penalty * squares.mean()
         penalty = weight(recipe, step / self.steps, self.halved)
         if penalty:
-            words = torch.where(batch.words.any(dim=1, keepdim=True), batch.words, batch.mask)
-            places = torch.multinomial(words.float(), 1)
-            loss = loss + penalty * movement(self.classifier, embeddings, batch.mask, positions=places)
+            places = some_words(batch, recipe.certify_words)
+            moved = movement(self.classifier, embeddings, batch.mask, positions=places, norm=recipe.certify_norm)
+            loss = loss + penalty * moved
         return loss
 
     def _cross_entropy(self, embeddings: Tensor, batch: Batch, scores: list[Tensor] | None) -> Tensor:

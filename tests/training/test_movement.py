@@ -315,7 +315,7 @@ def test_both_are_seen_together_and_a_mask_of_the_rows_is_kept():
     for given, real in ((x[:, :4], mask[:, :4]), (x, mask)):
         torch.manual_seed(0)
         found.append(float(movement(module, given, real, positions=places, power_steps=60).detach()))
-    assert found[0] == pytest.approx(found[1], rel=1e-3)
+    assert found[0] == pytest.approx(found[1], rel=1e-2)
     gradient = torch.autograd.grad(movement(module, x, mask, positions=places), module.heads.in_proj_weight)[0]
     assert float(gradient.abs().sum()) > 0
 

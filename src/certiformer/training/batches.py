@@ -72,7 +72,7 @@ class Batch:
 
 
 def some_words(batch: Batch, count: int) -> Tensor:
-    """Positions `[batch, count]` of words at random, different ones where a text has as many; of tokens if it has none."""
+    """Positions `[batch, count]` of words at random, different ones where there are enough; of tokens if no words."""
     words = torch.where(batch.words.any(dim=1, keepdim=True), batch.words, batch.mask)
     drawn = torch.rand(words.shape, device=words.device).masked_fill(~words, -1.0)
     least, places = drawn.topk(min(count, words.shape[1]), dim=1)

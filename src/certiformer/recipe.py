@@ -82,7 +82,8 @@ class Recipe:
     trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
     are not kept as the best); `word_dropout` is the share of words shown as [UNK]. `certify` weighs the movement of
     scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises from a quarter of the
-    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without.
+    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without. `bound`
+    weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it.
     """
 
     epochs: int = option(10, "Passes over the training part.")
@@ -102,11 +103,14 @@ class Recipe:
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
+    bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
+    bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
+    bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
     allowed_loss: float = option(0.02, "Accuracy on dev that the penalty may cost before it is halved.")
     start: str | None = option(None, "Folder of a trained model of the same shape to go on from.")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "evaluations", "certify_words"):
+        for name in ("epochs", "batch_size", "evaluations", "certify_words", "bound_words"):
             whole(name, getattr(self, name), least=1)
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -114,7 +118,15 @@ class Recipe:
         for name in ("warmup", "word_dropout", "label_smoothing", "allowed_loss"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")
-        for name in ("weight_decay", "score_penalty", "embedding_noise", "adversarial", "certify"):
+        for name in (
+            "weight_decay",
+            "score_penalty",
+            "embedding_noise",
+            "adversarial",
+            "certify",
+            "bound",
+            "bound_radius",
+        ):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")
         one_of("precision", self.precision, get_args(TrainingPrecision))

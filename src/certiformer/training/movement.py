@@ -51,18 +51,18 @@ def movement(
         raise InputError(f"embeddings of shape {list(embeddings.shape)}: expected [batch, n, d]")
     module = model.module if isinstance(model, Model) else model
     chosen = _marked(embeddings, mask, positions)  # [batch, n, 1]
-    with _still(module), torch.autocast(embeddings.device.type, enabled=False):
+    with still(module), torch.autocast(embeddings.device.type, enabled=False):
         x = embeddings.float() if embeddings.dtype in (torch.float16, torch.bfloat16) else embeddings
         x = x if x.requires_grad else x.detach().requires_grad_(True)
         length = step * torch.linalg.vector_norm(x.detach(), ord=p, dim=-1, keepdim=True) * chosen
         at_rest = _seen(module, x, mask)
-        still = Seen(*([t.detach() for t in part] for part in at_rest))
+        resting = Seen(*([t.detach() for t in part] for part in at_rest))
         move = length * _unit(torch.randn_like(x) * chosen, p)
         for k in range(power_steps):
             with torch.no_grad():  # the first step begins with what is seen moving at random, not with a word
-                moved = _shaken(still) if k == 0 else _seen(module, x + move, mask)
+                moved = _shaken(resting) if k == 0 else _seen(module, x + move, mask)
             leaves = Seen(*([t.detach().requires_grad_(True) for t in part] for part in moved))
-            away = torch.autograd.grad(_moved(still, leaves, mask, len(x)).sum(), [*leaves.norms, *leaves.scores])
+            away = torch.autograd.grad(_moved(resting, leaves, mask, len(x)).sum(), [*leaves.norms, *leaves.scores])
             # to first order the way back from the moved point is that from the point at rest, whose graph is there
             (gradient,) = torch.autograd.grad([*at_rest.norms, *at_rest.scores], x, away, retain_graph=True)
             move = length * _unit(torch.nan_to_num(gradient) * chosen, p)
@@ -143,7 +143,7 @@ def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> Tensor
 
 
 @contextmanager
-def _still(module: Callable[..., Tensor]) -> Iterator[None]:
+def still(module: Callable[..., Tensor]) -> Iterator[None]:
     """A module in evaluation mode, its parts put back as they were."""
     parts = [(part, part.training) for part in module.modules()] if isinstance(module, nn.Module) else []
     for part, _ in parts:

@@ -17,8 +17,9 @@ from ..errors import InputError
 from ..recipe import Recipe
 from . import checkpoint
 from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order, some_words
+from .bound import CertifiedMargin, of_short_texts
 from .movement import movement
-from .rising import FULL, halvings, weight
+from .rising import FULL, halvings, rise, weight
 from .start import load_weights, weights_of
 
 
@@ -71,7 +72,9 @@ class Run:
         self.steps_per_epoch = -(-len(parts["train"]) // recipe.batch_size)
         self.steps = recipe.epochs * self.steps_per_epoch
         # steps while the adversarial step or the penalty for certificates grows
-        self.growing = math.ceil(FULL * self.steps) if recipe.certify else self.steps // 2 if recipe.adversarial else 0
+        certain = bool(recipe.certify or recipe.bound)
+        self.growing = math.ceil(FULL * self.steps) if certain else self.steps // 2 if recipe.adversarial else 0
+        self.margin = CertifiedMargin(self.classifier, norm=recipe.certify_norm) if recipe.bound else None
         self.best = self._weights()
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
@@ -148,8 +151,9 @@ class Run:
         with torch.autocast(batch.ids.device.type, dtype=torch.bfloat16) if half else nullcontext():
             loss = self._loss(batch, step)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.parameters, recipe.clip)
-        self.optimizer.step()
+        length = torch.nn.utils.clip_grad_norm_(self.parameters, recipe.clip)
+        if self.margin is None or bool(torch.isfinite(length)):  # bounds that overflow have no gradient
+            self.optimizer.step()
         return loss.detach()
 
     def _loss(self, batch: Batch, step: int) -> Tensor:
@@ -177,6 +181,9 @@ class Run:
             places = some_words(batch, recipe.certify_words)
             moved = movement(self.classifier, embeddings, batch.mask, positions=places, norm=recipe.certify_norm)
             loss = loss + penalty * moved
+        if self.margin is not None and rise(step / self.steps, self.halved):
+            proved = of_short_texts(self.margin, embeddings, batch, share=recipe.bound_radius, words=recipe.bound_words)
+            loss = loss if proved is None else loss + recipe.bound * rise(step / self.steps, self.halved) * proved
         return loss
 
     def _cross_entropy(self, embeddings: Tensor, batch: Batch, scores: list[Tensor] | None) -> Tensor:

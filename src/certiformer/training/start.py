@@ -20,6 +20,11 @@ from ..recipe import Recipe
 from . import checkpoint
 from .batches import Encoded, build_vocabulary
 
+
+class CollapsedError(InputError):
+    """A training for certificates that ended with one answer for everything."""
+
+
 Weights = dict[str, Tensor]  # of both halves, as `embed.` and `classifier.`
 
 
@@ -76,8 +81,8 @@ def begin(
 def not_collapsed(recipe: Recipe, state: checkpoint.State, dev: Sequence[Example]) -> None:
     """A training for certificates must end with more than one answer for everything."""
     most = max(Counter(example.label for example in dev).values())
-    if recipe.certify and most < len(dev) and state.best_accuracy <= most / len(dev):
-        raise InputError(
+    if (recipe.certify or recipe.bound) and most < len(dev) and state.best_accuracy <= most / len(dev):
+        raise CollapsedError(
             f"certify={recipe.certify:g}: training collapsed, the dev accuracy of {state.best_accuracy:.1%} is that of "
             "one answer for all; use a smaller weight, more epochs, or start from a trained model"
         )

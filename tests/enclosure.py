@@ -73,8 +73,13 @@ def inside(ball: Ball, cloud: Tensor) -> Tensor:
     return ((along >= ball.low[:, None]) & (along <= ball.high[:, None])).all(dim=2)
 
 
-def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Box, Tensor]:
-    """The box of every node that varies, the margins, and which instances have any: as questions are answered."""
+Lengths = dict[tuple[int, int], Tensor]  # (node, axis) -> how far it may be from the middle of its box along the axis
+
+
+def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Lengths, Box, Tensor]:
+    """The box of every node that varies, lengths where they are known, the margins, and which instances have any: as
+    questions are answered."""
+    lengths: Lengths = {}
     chosen = list(range(len(problem)))
     graph = problem.compiled.graph
     with torch.no_grad():
@@ -87,9 +92,13 @@ def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Box, Tensor
             engine.margins(problem.rows(chosen))
             boxes = {n.index: engine.box(n) for n in graph.nodes[1:] if n.perturbed}
             assert engine.reasons == reasons
+            lengths = dict(engine.lengths)
+            for index, box in boxes.items():
+                if box.distance is not None:
+                    lengths[index, len(graph.nodes[index].shape) - 1] = box.distance
     assert not torch.isnan(answer.lower).any()
     assert not torch.isnan(answer.upper).any()
-    return boxes, answer, torch.tensor([r is None for r in reasons])
+    return boxes, lengths, answer, torch.tensor([r is None for r in reasons])
 
 
 def enclosed(problem: Problem, eps: Tensor, samples: int = 100) -> int:
@@ -121,7 +130,7 @@ def _values(problem: Problem, ball: Ball, points: Tensor, instance: int) -> Tens
 
 
 def _checked(problem: Problem, ball: Ball, cloud: Tensor, mask: Tensor) -> int:
-    boxes, margins, good = bounds_of(problem, ball)
+    boxes, lengths, margins, good = bounds_of(problem, ball)
     mask = mask & good[:, None]
     graph, chosen, count = problem.compiled.graph, list(range(len(problem))), cloud.shape[1]
     single = ball.centre.dtype == torch.float32
@@ -141,6 +150,11 @@ def _checked(problem: Problem, ball: Ball, cloud: Tensor, mask: Tensor) -> int:
 
     for index, box in boxes.items():
         within(graph.nodes[index], values[index], box)
+    for (index, axis), most in lengths.items():
+        if index in boxes:
+            moved = values[index] - boxes[index].centre.double()[:, None]
+            far = torch.linalg.vector_norm(moved, dim=2 + axis)
+            within(f"the length of {graph.nodes[index]}", far, Box(torch.zeros_like(most), most))
     within("margin", (rows[:, None] * values[-1][:, :, None]).flatten(3).sum(dim=3), margins)
     return int(mask.sum())
 

@@ -69,6 +69,9 @@ def test_a_linear_function_stays_within_its_extremes(
     low_values, high_values = torch.einsum("szmr,zcm->szcr", function, delta)
     assert (low_values >= least[0][:, None] - 1e-9)[within].all()
     assert (high_values <= greatest[0][:, None] + 1e-9)[within].all()
+    middle, far = piece.around(function[0])
+    assert (torch.linalg.vector_norm(low_values - middle[:, None], dim=-1) <= far[:, None] + 1e-9)[within].all()
+    assert (far <= ball.distance(function[0])).all()
 
 
 def test_one_cut_of_a_euclidean_ball_is_exact() -> None:
@@ -81,6 +84,18 @@ def test_one_cut_of_a_euclidean_ball_is_exact() -> None:
     least, greatest = piece.extremes(function)
     assert float(least) == pytest.approx(1.0 - math.sqrt(3 * 5), rel=1e-6)
     assert float(greatest) == pytest.approx(1.0 + math.sqrt(3 * 5), rel=1e-6)
+
+
+def test_a_piece_is_shorter_than_its_ball_where_it_is_cut_across_the_longest_direction() -> None:
+    centre = torch.zeros(1, 1, 1, 3, dtype=torch.float64)
+    ball = Ball.of(centre, [(0,)], torch.tensor([2.0], dtype=torch.float64), 2.0)
+    normal, ends = torch.eye(3, dtype=torch.float64)[None, :1], torch.tensor([[[1.0]], [[1.5]]], dtype=torch.float64)
+    piece = Piece(ball.centre, ball.hot, ball.eps, 2.0, normal=normal, low=ends[0], high=ends[1])
+    function = torch.diag(torch.tensor([5.0, 1.0, 1.0], dtype=torch.float64))[None]
+    middle, far = piece.around(function)
+    assert middle[0].tolist() == pytest.approx([6.25, 0, 0])
+    assert float(ball.distance(function)) == pytest.approx(10, rel=1e-2)
+    assert math.hypot(1.25, math.sqrt(3)) < float(far) < 1.25 + math.sqrt(3) + 1e-2
 
 
 def split(problem: Problem, eps: Tensor, pieces: int) -> Split:

@@ -229,7 +229,7 @@ class Checked:
 
     def nodes(self, problem: Problem, ball: Ball, owners: list[int], deltas: list[list[Array]]) -> None:
         """Every node's box over every piece, or every set, against the graph."""
-        boxes, answer, good = bounds_of(problem, ball)
+        boxes, _, answer, good = bounds_of(problem, ball)
         graph, rest = problem.compiled.graph, problem.compiled.graph.values(ball.centre)
         held = {(o, k): False for o in owners for k in range(len(deltas[o]))}
         for i, owner in enumerate(owners):

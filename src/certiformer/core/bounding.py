@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 Rows = Coefficients | Chosen
+Ready = Callable[[Node], Substitution]  # what is put in the place of a node
 
 
 class Bounding(Visitor[Rows]):
     """`function` `[side, instance, m, *rows]` and `offset` `[side, instance, *rows]` of what has been passed so far."""
 
-    def __init__(self, engine: Engine, start: Node, rows: Coefficients, *, shift: bool) -> None:
-        self.engine, self.rows, self.shift = engine, rows.rows, shift
+    def __init__(self, engine: Engine, start: Node, rows: Coefficients, *, shift: bool, ready: Ready) -> None:
+        self.engine, self.rows, self.shift, self.ready = engine, rows.rows, shift, ready
         self.function: Tensor | None = None
         self.peak = 0  # the most entries held at once
         value = engine.nominal[start.index]
@@ -81,15 +82,15 @@ class Bounding(Visitor[Rows]):
             sources = parents
             pulled: tuple[Rows, ...] | None = node.op.pull(part, tuple(p.shape for p in parents))
             if pulled is None:
-                ready = engine.substitution(node)
+                ready = self.ready(node)
                 sources = ready.sources
                 pulled = tuple(self._pulled(part, ready, k) for k in range(len(sources)))
             if not node.op.exact:
-                self._add_offset(node, engine.substitution(node), part)
+                self._add_offset(node, self.ready(node), part)
             elif isinstance(node.op, Expand):  # copies add up
                 self._widen([part], engine.slack(node, engine.magnitude(node)) if engine.rounding else None)
             elif engine.rounding and not isinstance(node.op, Movement):
-                self._widen([part], engine.substitution(node).slack)
+                self._widen([part], self.ready(node).slack)
             yield from zip(sources, pulled, strict=True)
 
     def _shifted(self, node: Node, part: Coefficients) -> Coefficients:

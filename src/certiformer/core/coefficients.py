@@ -370,6 +370,16 @@ class Coefficients:
         median = values.expand(w.shape).gather(-1, at)
         return replace(self, tensor=self.tensor - median), replace(self, tensor=median, node=(*self.node[:-1], 1))
 
+    def balanced(self, weights: Tensor | None) -> tuple[Coefficients, Coefficients]:
+        """As `shifted`, by the mean of the coefficients with these weights `[instance, *N]`, none of them negative."""
+        names = LETTERS[: len(self.node)]
+        w = self.tensor.new_ones((1, *self.node)) if weights is None else weights
+        w = self._windowed(w, names, names)
+        w = w.reshape(1, w.shape[0], *(1,) * len(self.rows), *w.shape[1:])
+        total = w.sum(dim=-1, keepdim=True)
+        mean = (self.tensor * w).sum(dim=-1, keepdim=True) / torch.where(total > 0, total, 1)
+        return replace(self, tensor=self.tensor - mean), replace(self, tensor=mean, node=(*self.node[:-1], 1))
+
     def scaled(self, factor: float) -> Coefficients:
         return replace(self, tensor=self.tensor * factor)
 

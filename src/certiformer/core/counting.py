@@ -183,10 +183,10 @@ def count(scheme: Scheme, *, instances: int, varying: int, each: int, width: int
         if kind != "planes":
             scores = scheme.pairs(node)
             start, rows = (node, Rows.identity(node.shape)) if scores is None else (scores, Rows.pairs(scores.shape))
-            for _ in range(2 if scheme.twice(node) else 1):
+            for _ in range(1 + scheme.twice(node) + scheme.by_tangents(node)):
                 sweep(scheme.graph, start, rows, counter)
     last = scheme.graph.output
-    for _ in range(2 if scheme.last_twice else 1):
+    for _ in range(1 + scheme.last_twice + scheme.by_tangents(last)):
         sweep(scheme.graph, last, Rows.dense(max(1, last.shape[-1] - 1), last.shape, instances), counter)
     return counter.work
 

@@ -29,6 +29,7 @@ from .reach import by_form, by_sweeps
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
 from .sets import Perturbation
+from .sets.ball import norm
 from .speed.memory import TEMPORARIES, Footprints, Window, Windows
 from .sweep import sweep
 
@@ -65,6 +66,8 @@ class Engine:
     boxes: dict[int, Box] = field(init=False, default_factory=dict)
     forms: dict[int, Form] = field(init=False, default_factory=dict)
     substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
+    tangents: dict[int, Substitution] = field(init=False, default_factory=dict)
+    lengths: dict[tuple[int, int], Tensor] = field(init=False, default_factory=dict)
     sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     local_sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     gaps: dict[int, Tensor] = field(init=False, default_factory=dict)
@@ -159,26 +162,31 @@ class Engine:
         if self.scheme.twice(node):
             plain, _ = self._rows(node, shift=False)
             box = _better(box, plain)
+        if self.scheme.by_tangents(node):
+            box = _better(box, self._rows(node, shift=True, tangent=True)[0])
         return box, form
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
         """How far a node gets from the middle of its box."""
-        return by_form(self, node, box, form).least(by_sweeps(self, node, box))
+        swept = by_sweeps(self, node, box, own=self.scheme.style.tangents)
+        return swept.least(by_form(self, node, box.centre if swept.middle is None else swept.middle, form))
 
     def furthest(self, function: Tensor) -> Tensor:
         """The most that linear functions `[instances, m, *rows]` can be away from 0: `[instances, *rows]`."""
         low, high = self.ball.extremes(function[None])
         return torch.maximum(-low, high)[0]
 
-    def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
+    def _rows(self, node: Node, *, shift: bool, tangent: bool = False) -> tuple[Box, Form | None]:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
         wanted = node.index in self.scheme.anchors or node.index in self.scheme.measured
         scores = self.scheme.pairs(node) if self.by_windows else None
         if scores is not None:
             pairs = scores.shape[-1] * (scores.shape[-1] - 1) // 2
-            parts = self._windows(scores, (*scores.shape[:-1], pairs), Coefficients.pairs, node, shift=shift)
+            parts = self._windows(
+                scores, (*scores.shape[:-1], pairs), Coefficients.pairs, node, shift=shift, tangent=tangent
+            )
             return _both_signs(self._joined(parts, node), scores.shape[-1]), None
-        parts = self._windows(node, node.shape, Coefficients.identity, node, shift=shift)
+        parts = self._windows(node, node.shape, Coefficients.identity, node, shift=shift, tangent=tangent)
         if self.by_windows and not wanted:
             box, form = self._joined(parts, node), None
         else:
@@ -187,7 +195,7 @@ class Engine:
         floor = rounded_down(self.graph.floors[node.index], box.lower)
         return Box(box.lower.clamp(min=floor), box.upper), form
 
-    def _windows(self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool) -> _Parts:
+    def _windows(self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool, tangent: bool) -> _Parts:
         """Sweeps from `start` with rows `[*shape]` for the bounds of a node, window by window.
 
         What a window found is kept where a linear form is wanted; else it is made into numbers at once.
@@ -202,7 +210,8 @@ class Engine:
         parts = _Parts(windows, [], [], [])
         at_once = self.by_windows and not (node.index in self.scheme.anchors or node.index in self.scheme.measured)
         while (window := windows.next(room)) is not None:
-            function, offset = self.sweep(start, rows(start.shape, self.ball.centre, window), shift=shift)
+            own = rows(start.shape, self.ball.centre, window)
+            function, offset = self.sweep(start, own, shift=shift, tangent=tangent)
             windows.used(self.peak)
             if at_once:
                 parts.boxes.append(self._ends(function, offset))
@@ -230,6 +239,9 @@ class Engine:
         if self.scheme.last_twice:
             plain = self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=False), node)
             box = _better(box, plain)
+        if self.scheme.by_tangents(node):
+            joint = self.sweep(node, Coefficients.matrix(rows, node.shape), shift=True, tangent=True)
+            box = _better(box, self._concretize(*joint, node))
         return box
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
@@ -256,13 +268,13 @@ class Engine:
 
     # ---- the sweep ---------------------------------------------------------------------------------------------
 
-    def sweep(self, start: Node, rows: Coefficients, *, shift: bool) -> tuple[Tensor, Tensor]:
-        """`rows` on `start` as linear functions of the perturbation.
+    def sweep(self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False) -> tuple[Tensor, Tensor]:
+        """`rows` on `start` as linear functions of the perturbation, by the usual planes of ops or by tangents.
 
         Returns coefficients `[side, instance, m, *rows]` and offsets `[side, instance, *rows]`.
         """
         self.deadline.check()
-        bounding = Bounding(self, start, rows, shift=shift)
+        bounding = Bounding(self, start, rows, shift=shift, ready=self.tangent if tangent else self.substitution)
         sweep(self.graph, start, rows, bounding)
         self.peak = bounding.peak
         self.most = max(self.most, self.peak)
@@ -280,6 +292,29 @@ class Engine:
         if node.index not in self.substitutions:
             self.substitutions[node.index] = self._substituted(node, self._planes(node))
         return self.substitutions[node.index]
+
+    def tangent(self, node: Node) -> Substitution:
+        """An op's planes of equal slopes, whose remainder is small as a vector; its usual ones where it has none."""
+        if node.index not in self.tangents:
+            planes = None
+            if self.scheme.style.tangents and not node.op.exact and not isinstance(node.op, Rounded):
+                parents = self.graph.parents(node)
+                boxes = tuple(self.box(p) for p in parents)
+                planes = node.op.tangent(boxes, tuple(self.length(parents[k], axis) for k, axis in node.op.measures))
+            ready = self.substitution(node) if planes is None else self._substituted(node, planes)
+            self.tangents[node.index] = ready
+        return self.tangents[node.index]
+
+    def length(self, node: Node, axis: int) -> Tensor:
+        """How far a node gets from the middle of its box as a vector along an axis: `[instances, *the other axes]`."""
+        key = node.index, axis % len(node.shape)
+        if key not in self.lengths:
+            box = self.box(node)
+            length = norm(box.radius + ulp(box.lower) * box.lower.abs(), 2.0, dim=1 + key[1])
+            if node.perturbed and key[1] not in self.graph.position_axes[node.index]:  # those move one by one
+                length = torch.minimum(length, by_sweeps(self, node, box, key[1]).distance)
+            self.lengths[key] = length
+        return self.lengths[key]
 
     def _planes(self, node: Node) -> Planes:
         parents = self.graph.parents(node)

@@ -26,6 +26,7 @@ from .ops.base import Box, Reach, root_of
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
+from .sets import Piece
 from .sets.ball import norm, spectral
 from .speed.memory import Window
 from .sweep import Visitor, add_up, sweep
@@ -34,43 +35,45 @@ HELD = 8  # matrices of one row of a node that are there at once: coefficients, 
 
 if TYPE_CHECKING:
     from .engine import Engine
-    from .form import Form
+    from .form import Form, Substitution
 
 
-def by_sweeps(engine: Engine, node: Node, box: Box) -> Reach:
-    """Bounds on `|z - m|` and on `|m' (z - m)| / |m|`, m the middle of the box, along the last axis of a node,
-    `[instances, *shape[:-1]]`.
+def by_sweeps(engine: Engine, node: Node, box: Box, axis: int = -1, *, own: bool = False) -> Reach:
+    """Bounds on `|z - m|` and on `|m' (z - m)| / |m|` along an axis of a node, `[instances, *shape without it]`.
 
-    Infinite where the memory of the engine is too small for it, or its precision.
+    m is the middle of the box, or with `own` that of what the sweeps find. Infinite where the memory of the engine is
+    too small for it, or its precision.
     """
-    *lead, width = node.shape
+    lead, axis = list(node.shape), axis % len(node.shape)
+    width = lead.pop(axis)
     instances, largest = box.lower.shape[0], max(math.prod(n.shape) for n in engine.graph.nodes)
     count = largest + len(engine.graph.nodes) + engine.ball.dimension
     needed = HELD * box.lower.element_size() * instances * width * largest
     if needed > engine.memory or too_many(box.lower, count + SLACK):
-        return Reach(*(torch.full_like(box.lower[..., 0], math.inf),) * 2)
-    middle = box.centre.reshape(instances, -1, width)
+        return Reach(*(torch.full_like(box.lower.select(1 + axis, 0), math.inf),) * 2)
+    middle = box.centre.movedim(1 + axis, -1).reshape(instances, -1, width)
     rows = []
     for k, place in enumerate(itertools.product(*(range(size) for size in lead))):
-        window = (*((at, 1) for at in place), (0, width))
-        rows.append(_row(engine, node, window, middle[:, k]))
-    reach = Reach(*(torch.stack(parts, dim=-1).reshape(-1, *lead) for parts in zip(*rows, strict=True)))
-    return rounded(reach, count)
+        window = (*((at, 1) for at in place[:axis]), (0, width), *((at, 1) for at in place[axis:]))
+        rows.append(_row(engine, node, window, None if own else middle[:, k]))
+    distance, radial, centre = (torch.stack(parts, dim=1) for parts in zip(*rows, strict=True))
+    reach = rounded(Reach(distance.reshape(-1, *lead), radial.reshape(-1, *lead)), count)
+    return reach._replace(middle=centre.reshape(-1, *lead, width).movedim(-1, 1 + axis)) if own else reach
 
 
-def by_form(engine: Engine, node: Node, box: Box, form: Form) -> Reach:
-    """The same from the linear form of a node alone, entry by entry: `|A delta| + |gap| + |shift|`."""
-    away = (engine.nominal[node.index] + form.offset - box.centre).abs()
+def by_form(engine: Engine, node: Node, middle: Tensor, form: Form) -> Reach:
+    """The same around `middle` from the linear form of a node alone, entry by entry: `|A delta| + |gap| + |shift|`."""
+    away = (engine.nominal[node.index] + form.offset - middle).abs()
     if form.offset_gap is not None:
         away = away + form.offset_gap.abs()
     if form.gap is not None:
         away = away + engine.ball.magnitude(form.gap[None])[0]
-    e = direction(box.centre)
+    e = direction(middle)
     reach = Reach(
         engine.ball.distance(form.centre) + norm(away, 2.0, dim=-1),
         engine.furthest((form.centre * e[:, None]).sum(dim=-1)) + (away * e.abs()).sum(dim=-1),
     )
-    return rounded(reach, engine.ball.dimension + box.shape[-1])
+    return rounded(reach, engine.ball.dimension + middle.shape[-1])
 
 
 def direction(middle: Tensor) -> Tensor:
@@ -129,12 +132,21 @@ class Measuring(Visitor[Coefficients]):
         slack = self.engine.slack(node, form.size)
         self.total = self.total + _length(part, form.offset_gap, moving, slack=slack)
 
+    def _shifted(self, node: Node, part: Coefficients) -> Coefficients:
+        """On probabilities, which sum to 1, coefficients less their mean by the size of the remainders."""
+        if not (self.engine.scheme.style.tangents and node.op.simplex) or part.linked(len(node.shape) - 1) is not None:
+            return part
+        shifted, constant = part.balanced(self.engine.tangent(node).offset_gap)
+        ones = self.engine.ball.centre.new_ones((1, *constant.node))
+        self.total = self.total + _length(constant, slack=self.engine.slack(node, ones))
+        return shifted
+
     def through(self, node: Node, parts: list[Coefficients]) -> Iterable[tuple[Node, Coefficients]]:
-        (part,) = parts
+        part = self._shifted(node, parts[0])
         engine, sources = self.engine, self.engine.graph.parents(node)
         pulled = node.op.pull(part, tuple(p.shape for p in sources))
         if not isinstance(node.op, Movement):
-            ready = engine.substitution(node)
+            ready = engine.tangent(node)
             if pulled is None:
                 sources = ready.sources
                 middle = [SplitSlope(slope.centre, None) for slope in ready.slopes]
@@ -144,7 +156,7 @@ class Measuring(Visitor[Coefficients]):
             if isinstance(node.op, Rounded):
                 self.total = self.total + _length(part, slack=plus(ready.offset_gap, ready.slack))
             else:
-                gap, vector = remainder(engine, node), ready.planes.remainder
+                gap, vector = remainder(engine, node, ready), ready.planes.remainder
                 self.total = self.total + _length(part, gap, slack=ready.slack, vector=vector)
         elif isinstance(node.op, Expand):  # copies add up
             self.total = self.total + _length(part, slack=engine.slack(node, engine.magnitude(node)))
@@ -152,24 +164,44 @@ class Measuring(Visitor[Coefficients]):
         return zip(sources, pulled, strict=True)
 
 
-def _row(engine: Engine, start: Node, window: Window, middle: Tensor) -> Reach:
-    """How far one row of a node gets from `middle` `[instances, width]`: `[instances]` each."""
+def _row(engine: Engine, start: Node, window: Window, middle: Tensor | None) -> Reach:
+    """How far one row of a node gets from `middle` `[instances, width]`, or from its own: `[instances]` each."""
     ball, rows = engine.ball, Coefficients.identity(start.shape, engine.ball.centre, window)
-    measuring = Measuring(engine, rows, middle.shape[0])
+    measuring = Measuring(engine, rows, ball.centre.shape[0])
     sweep(engine.graph, start, rows, measuring)
-    function, offset, total = measuring.function, measuring.offset, measuring.total
-    nominal = rows.contract(engine.nominal[start.index])
-    apart = norm((offset + nominal)[0].reshape(middle.shape) - middle, 2.0, dim=-1)
-    e = direction(middle).reshape(-1, 1, *(1,) * (len(rows.rows) - 1), middle.shape[-1])
-    towards = engine.furthest((function[0] * e).sum(dim=-1)).reshape(-1)
-    return Reach(ball.distance(function[0]).reshape(-1) + total + apart, towards + total + apart)
+    function = measuring.function[0].reshape(ball.centre.shape[0], ball.dimension, -1)  # all rows are along one axis
+    centre = (measuring.offset + rows.contract(engine.nominal[start.index]))[0].reshape(len(function), -1)
+    shift, distance = around(engine, function)
+    middle = centre + shift if middle is None else middle
+    far = measuring.total + norm(centre + shift - middle, 2.0, dim=-1)
+    e = direction(middle)
+    towards = furthest(engine, (function * e[:, None]).sum(dim=-1), (shift * e).sum(dim=-1))
+    return Reach(distance + far, towards + far, middle)
 
 
-def remainder(engine: Engine, node: Node) -> Tensor | None:
+def around(engine: Engine, function: Tensor) -> tuple[Tensor, Tensor]:
+    """Where linear functions `[instances, m, rows]` are in the middle of the set, and how far from there they get."""
+    ball = engine.ball
+    if engine.scheme.style.tangents and isinstance(ball, Piece):
+        return ball.around(function)
+    return torch.zeros_like(function[:, 0]), ball.distance(function)
+
+
+def furthest(engine: Engine, function: Tensor, middle: Tensor) -> Tensor:
+    """The most that a linear function `[instances, m]` can be away from a number `[instances]`."""
+    if not engine.scheme.style.tangents:
+        return engine.furthest(function) + middle.abs()
+    low, high = engine.ball.extremes(function[None])
+    return torch.maximum(middle - low, high - middle)[0]
+
+
+def remainder(engine: Engine, node: Node, ready: Substitution) -> Tensor | None:
     """How far an op may be from the middle of its planes, entry by entry, anywhere in the box of its inputs."""
     if node.op.exact:
         return None
-    ready, radius = engine.substitution(node), engine.gap(node) / 2
+    if all(s.upper is s.lower for s in ready.whole.slopes):
+        return ready.offset_gap
+    radius = engine.gap(node) / 2
     for k, parent in enumerate(engine.graph.parents(node)):
         slope = ready.whole.slopes[k]
         if slope.upper is not slope.lower:

@@ -39,8 +39,9 @@ class Recording(Engine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # the linear form of the output itself is of no use
-        self.scheme = replace(self.scheme, anchors=self.scheme.anchors - {self.graph.output.index})
+        # the linear form of the output is of no use, and a certificate knows the middle of the usual planes alone
+        style = replace(self.scheme.style, tangents=False)
+        self.scheme = replace(self.scheme, anchors=self.scheme.anchors - {self.graph.output.index}, style=style)
 
     @staticmethod
     def of(problem: Problem, ball: Perturbation, instance: int, *, loosened: float) -> Recording:
@@ -77,7 +78,7 @@ class Recording(Engine):
         return self._widened(box), form
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
-        distance, radial = super()._reach(node, box, form).times(1 + self.loosened)
+        distance, radial, _ = super()._reach(node, box, form).times(1 + self.loosened)
         slack = self._slack(box).reshape(-1, *(1,) * (distance.dim() - 1))
         reach = Reach(distance + slack, radial + slack)
         self.reaches[node.index] = reach
@@ -87,9 +88,9 @@ class Recording(Engine):
         """Over the whole ball where this is a piece of one: no multipliers are kept of it."""
         return self.ball.spread(function[None])[0] if isinstance(self.ball, Piece) else super().furthest(function)
 
-    def _rows(self, node: Node, *, shift: bool) -> tuple[Box, Form | None]:
+    def _rows(self, node: Node, *, shift: bool, tangent: bool = False) -> tuple[Box, Form | None]:
         self.shifts.setdefault(node.index, []).append(shift)
-        return super()._rows(node, shift=shift)
+        return super()._rows(node, shift=shift, tangent=tangent)
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
         if isinstance(self.ball, Piece):

@@ -23,7 +23,7 @@ from .ops.rounded import Rounded
 
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
 LIMITS: Mapping[str, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
-GPU = 200.0
+GPU = 400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,15 @@ class Style:
     both: bool  # bound with and without that shift, and keep the better
     sweep_differences: bool  # bound differences of scores one by one
     sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
+    tangents: bool  # measure how far vectors get with planes of equal slopes and remainders that are vectors
 
 
-PAPER = Style(intersect=False, simplex=False, both=False, sweep_differences=False, sweep_probabilities=True)
-TIGHT = Style(intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False)
+PAPER = Style(
+    intersect=False, simplex=False, both=False, sweep_differences=False, sweep_probabilities=True, tangents=False
+)
+TIGHT = Style(
+    intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False, tangents=True
+)
 STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 
 
@@ -218,6 +223,10 @@ class Scheme:
     def twice(self, node: Node) -> bool:
         """Whether a node is swept from with and without the shift of probabilities."""
         return self.style.both and self.attention < node.index
+
+    def by_tangents(self, node: Node) -> bool:
+        """Whether a node is swept from once more, by planes of equal slopes: where vectors are measured."""
+        return self.style.tangents and bool(self.measured) and self.attention < node.index
 
     @property
     def last_twice(self) -> bool:

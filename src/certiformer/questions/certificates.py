@@ -61,6 +61,11 @@ def file_name(prepared: Prepared, positions: tuple[int, ...], p: float) -> str:
     return "-".join(filter(None, (words[:40], where, norm_name(p), digest))) + SUFFIX
 
 
+def checkable(problem: Problem) -> Problem:
+    """A problem that proves by nothing but what a certificate can say."""
+    return replace(problem, style=replace(problem.style, tangents=False))
+
+
 def write_radii(
     folder: Path, prepared: Prepared, result: RadiusResult, ways: Sequence[Problem], *, first: int
 ) -> RadiusResult:

@@ -20,12 +20,13 @@ from typing import NamedTuple
 import torch
 
 from ..core.deadline import Deadline, OutOfTime
+from ..core.names import BoundOptions
 from ..core.problem import Problem
 from ..errors import InputError, short
 from ..options import Options, RadiusQuestion
 from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
-from .certificates import check_folder, write_radii
+from .certificates import check_folder, checkable, write_radii
 from .closing import Stage, again, like, linear, proved
 from .inputs import Inputs, Prepared, prepare_for, problem_of
 from .ladder import SEARCHED, Climb, climbs, first_rung, second_rung, tighter
@@ -74,7 +75,11 @@ def _group(
     """Inputs of one length, each by its number with its sets of positions."""
     started = time.perf_counter()
     questions = [(q, s) for _, q, sets in group for s in sets]
-    made = partial(problem_of, questions, p=question.p, joint=question.joint)
+
+    def made(options: BoundOptions) -> Problem:
+        problem = problem_of(questions, options, p=question.p, joint=question.joint)
+        return problem if question.certificates is None else checkable(problem)
+
     problem = replace(made(first_rung(options)), deadline=deadline)
     folder = None if question.certificates is None else check_folder(question.certificates, problem)
     nominal = [q.margin for q, _ in questions]

@@ -26,7 +26,7 @@ from ..options import AttackQuestion, CertifyQuestion, Options, Progress
 from ..results import CertifyResult as CertifyResult
 from ..results import Counterexample as Counterexample
 from ..results import Status
-from .certificates import check_file, of_combinations, subject, vertices, with_file
+from .certificates import check_file, checkable, of_combinations, subject, vertices, with_file
 from .inputs import Inputs, Prepared, checked_in, embed_ids, margins, prepare_exactly, prepare_for, problem_of
 from .ladder import climbs, first_rung, second_rung
 from .positions import position_sets
@@ -59,7 +59,11 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     prepared = prepare_for(workspace, inputs, exact.label, options)
     assert question.eps is not None
     eps, sets = float(question.eps), position_sets(prepared, question)
-    made = partial(problem_of, [(prepared, s) for s in sets], p=question.p, joint=question.joint)
+
+    def made(options: BoundOptions) -> Problem:
+        problem = problem_of([(prepared, s) for s in sets], options, p=question.p, joint=question.joint)
+        return problem if question.certificate is None else checkable(problem)
+
     problem = made(first_rung(options))
     file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)

@@ -90,21 +90,29 @@ class Box(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far points get from a centre along the last axis: at all, and in the direction of the centre."""
+    """How far points get from a centre along an axis: at all, and in the direction of the centre.
+
+    The centre is that of a box, or else `middle`, in the shape of the points.
+    """
 
     distance: Tensor
     radial: Tensor
+    middle: Tensor | None = None
 
     def least(self, other: Reach) -> Reach:
-        """The better of two bounds."""
-        return Reach(torch.minimum(self.distance, other.distance), torch.minimum(self.radial, other.radial))
+        """The better of two bounds around the same centre."""
+        distance, radial = (torch.minimum(a, b) for a, b in zip(self[:2], other[:2], strict=True))
+        return Reach(distance, radial, self.middle)
 
     def times(self, factor: float) -> Reach:
-        return Reach(self.distance * factor, self.radial * factor)
+        return self._replace(distance=self.distance * factor, radial=self.radial * factor)
 
 
 class MeasuredBox(Box):
-    """A box that knows how far its points are from its centre along the last axis: `[instances, *shape[:-1]]`."""
+    """A box that knows how far its points are from its centre along the last axis: `[instances, *shape[:-1]]`.
+
+    Its centre may be another point than half way between its ends; its radius is the distance to the farther one.
+    """
 
     reach: Reach
 
@@ -112,6 +120,15 @@ class MeasuredBox(Box):
         box = super().__new__(cls, lower, upper)
         box.reach = reach
         return box
+
+    @property
+    def centre(self) -> Tensor:
+        return super().centre if self.reach.middle is None else self.reach.middle
+
+    @property
+    def radius(self) -> Tensor:
+        middle = self.reach.middle
+        return super().radius if middle is None else torch.maximum(self.upper - middle, middle - self.lower)
 
     @property
     def distance(self) -> Tensor:
@@ -148,6 +165,10 @@ class Planes(NamedTuple):
     upper: Tensor | None = None
     remainder: Tensor | None = None  # [instances, *output shape[:-1]]
 
+    def parallel(self) -> Planes:
+        """These planes, whose slopes below and above are equal, as such."""
+        return self._replace(slopes=tuple(s._replace(upper=s.lower) for s in self.slopes))
+
 
 class Op(ABC):
     """One operation. Subclasses are frozen dataclasses whose fields are the attributes of the operation.
@@ -160,6 +181,7 @@ class Op(ABC):
     name: ClassVar[str]
     exact: ClassVar[bool] = False
     distances: ClassVar[bool] = False  # whether its planes gain from `Box.distance`
+    measures: ClassVar[tuple[tuple[int, int], ...]] = ()  # inputs and axes along which `tangent` asks for lengths
     simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1
     summary: ClassVar[str] = ""
 
@@ -171,6 +193,14 @@ class Op(ABC):
 
     def planes(self, *boxes: Box) -> Planes:
         raise TypeError(f"{self.name} rearranges entries and has no planes")
+
+    def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes | None:
+        """Planes with the same slopes below and above, whose remainder is small as a vector; None: the usual ones.
+
+        `lengths` are what the op `measures`: for each (input, axis) how far the input may be from the middle of its box
+        as a vector along that axis, `[instances, *shape without the axis]`, infinite where it is not known.
+        """
+        return None
 
     def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
         """Numbers in [0, 1] that choose among the op's sound planes, `[instances, ...]`, at their usual values."""

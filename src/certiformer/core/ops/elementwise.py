@@ -153,6 +153,11 @@ class Relu(Positive, Monotone):
     def planes(self, *boxes: Box) -> Planes:
         return self.tuned(self.parameters(*boxes), *boxes)
 
+    def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes:
+        """The chord, and the same slope through 0 below it."""
+        _, _, slope, _ = self.lines(*boxes[0])
+        return self.tuned((slope,), *boxes).parallel()
+
     def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
         """The slope of the lower line where the box crosses zero."""
         return (self.lines(*boxes[0])[0],)
@@ -300,6 +305,15 @@ class Tanh(Monotone):
         below = torch.where(across, toward, torch.where(l >= 0, slope, tangent))
         above = torch.where(across, away, torch.where(l >= 0, tangent, slope))
         return below, self.least(below, l, u), above, -self.least(above, -u, -l)
+
+    def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes:
+        """The slope half way between those of the two lines."""
+        (l, u), (below, _, above, _) = boxes[0], self.lines(*boxes[0])
+        slope = below / 2 + above / 2
+        lower, upper = self.least(slope, l, u), -self.least(slope, -u, -l)
+        size = slope * torch.maximum(l.abs(), u.abs()) + lower.abs() + upper.abs() + 1
+        axes = letters(l.dim() - 1)
+        return Planes(axes, (Slope(axes, axes, slope, slope),), *outward(lower, upper, size, self.ulps))
 
     def least(self, slope: Tensor, l: Tensor, u: Tensor) -> Tensor:
         """`min over [l, u] of tanh(x) - slope x`, for any slope: at an end or where `tanh' = slope`, x <= 0."""

@@ -6,6 +6,7 @@ planes, the pair the paper proves optimal in volume.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -75,6 +76,7 @@ class MatMul(Op):
 
     name = "matmul"
     summary = "the planes of a product for every term, summed; coefficients on x depend on y's box alone and conversely"
+    measures = ((0, -1), (1, -2), (1, -1))
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0] @ x[1]
@@ -106,6 +108,28 @@ class MatMul(Op):
         sx = Slope(batch + i + k, batch + k + j, y.lower, y.upper)
         sy = Slope(batch + k + j, batch + i + k, x.lower, x.lower)
         return Planes(names, (sx, sy), lower, upper)
+
+    def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes:
+        """`x y = cx y + x cy - cx cy + dx dy`, c the middles of the boxes and d the distances from them.
+
+        Entry by entry `|dx_i . dy_j|` is at most `sum_k r_ik r_kj` and `|dx_i| |dy_j|`; as a vector over j,
+        `|sum_k dx_ik dy_k|` is at most `sum_k r_ik |dy_k|`.
+        """
+        x, y = boxes
+        rows, columns, across = lengths  # |dx_i| [.., i], |dy_j| over k [.., j], |dy_k| over j [.., k]
+        names = letters(len(x.shape))
+        batch, i, j, k = names[:-2], names[-2], names[-1], OWN[0]
+        cx, cy, rx, ry = x.centre, y.centre, x.radius, y.radius
+        joint = rows.unsqueeze(-1) * columns.unsqueeze(-2)
+        gap = torch.minimum(rx @ ry, torch.where(torch.isnan(joint), math.inf, joint))  # 0 times unknown: the entries
+        terms = rx * across.unsqueeze(-2)
+        whole = torch.minimum(torch.where(torch.isnan(terms), 0, terms).sum(dim=-1), gap.sum(dim=-1))
+        middle, size = -(cx @ cy), 3 * ((cx.abs() + rx) @ (cy.abs() + ry))
+        lower, upper = outward(middle - gap, middle + gap, size, ulps=x.shape[-1] + 8)
+        _, whole = outward(whole, whole, size.sum(dim=-1), ulps=x.shape[-1] + y.shape[-1] + 8)
+        sx = Slope(batch + i + k, batch + k + j, cy, cy)
+        sy = Slope(batch + k + j, batch + i + k, cx, cx)
+        return Planes(names, (sx, sy), lower, upper, remainder=whole)
 
     def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
         """For every term `x_ik y_kj` and side, how much of the other plane of its pair: none."""

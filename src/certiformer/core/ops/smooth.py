@@ -54,8 +54,17 @@ class Smooth(Elementwise):
         return Box(lower, upper)
 
     def planes(self, *boxes: Box) -> Planes:
-        l, u = boxes[0]
-        below, above = self.slopes(l, u)
+        return self._between(*self.slopes(*boxes[0]), boxes[0])
+
+    def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes | None:
+        """The slope half way between those of the two lines."""
+        below, above = self.slopes(*boxes[0])
+        slope = below / 2 + above / 2
+        return self._between(slope, slope, boxes[0])
+
+    def _between(self, below: Tensor, above: Tensor, box: Box) -> Planes:
+        """Lines of these slopes."""
+        l, u = box
         under, over = self.least(below, l, u, 1.0), -self.least(above, l, u, -1.0)
         largest = torch.maximum(l.abs(), u.abs())  # libraries evaluate x(1 + erf(..)) and the like to within |x| ulps
         under, _ = outward(under, under, (1 + below.abs()) * largest + under.abs(), self.ulps)
@@ -282,11 +291,10 @@ class Softplus(Smooth):
         lower, upper = super().interval(*boxes)
         return Box(torch.where(boxes[0].upper >= self.threshold, lower - self.step, lower).clamp(min=0), upper)
 
-    def planes(self, *boxes: Box) -> Planes:
-        planes = super().planes(*boxes)
+    def _between(self, below: Tensor, above: Tensor, box: Box) -> Planes:
+        planes = super()._between(below, above, box)
         assert planes.lower is not None
-        passes = boxes[0].upper >= self.threshold
-        return planes._replace(lower=torch.where(passes, planes.lower - self.step, planes.lower))
+        return planes._replace(lower=torch.where(box.upper >= self.threshold, planes.lower - self.step, planes.lower))
 
 
 @register
@@ -364,9 +372,9 @@ class Cube(Smooth):
     def derivative(self, x: Tensor) -> Tensor:
         return 3 * x * x
 
-    def planes(self, *boxes: Box) -> Planes:
-        l, u = boxes[0]
-        below, under, above, over = self.lines(l, u)
+    def _between(self, below: Tensor, above: Tensor, box: Box) -> Planes:
+        l, u = box
+        under, over = self.least(below, l, u, 1.0), -self.least(above, l, u, -1.0)
         largest = torch.maximum(l.abs(), u.abs())
         size = 4 * largest * largest * largest + torch.maximum(below.abs(), above.abs()) * largest
         under, over = outward(under, over, size, self.ulps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -99,6 +100,53 @@ class OfDifferences(Op):
 
     def planes(self, *boxes: Box) -> Planes:
         return self.tuned(self.parameters(*boxes), *boxes)
+
+    def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes:
+        """With `d = z - m`, m the middle, w the weights of the terms there and `e = sum_k w_k d_k`,
+
+            p_j / p_j(m) = exp(-e) / sum_k w_k exp(d_k - e),
+
+        so that it is between `1 - e - h` and `1 - e + (exp(b) - 1 - b)`: b bounds `|e|`, and h the logarithm of that
+        mean. It is at most `max |d|^2 / 2` (Hoeffding), and, for `|d_k| <= r_k`, `sum_k w_k (exp(r_k) - 1 - r_k)`:
+        with that sum as S, the mean of `exp(d)` is at most `1 + e + S`, and `log(1 + e + S) - e <= S`.
+        """
+        a, c = self.ranges(boxes[0])  # [..., j, k]
+        n, m, r = a.shape[-1], a / 2 + c / 2, c / 2 - a / 2
+        w, log_p = torch.softmax(m, dim=-1), -torch.logsumexp(m, dim=-1)
+        p = log_p.exp()
+        b = (w * r).sum(dim=-1)
+        mean = (w * (torch.expm1(r) - r)).sum(dim=-1)
+        h = torch.minimum(r.amax(dim=-1) ** 2 / 2, torch.where(torch.isnan(mean), math.inf, mean))
+        rise = torch.expm1(b) - b
+        slope = -p.unsqueeze(-1) * w * (1 - torch.eye(n, dtype=a.dtype, device=a.device))
+        middle = p - (slope * m).sum(dim=-1)
+        largest, widest = torch.maximum(a.abs(), c.abs()) + 2 * r, r.amax(dim=-1)
+        size = p * (2 + log_p.abs() + h + rise + torch.expm1(b) + largest.amax(dim=-1) * (1 + widest))
+        size = (size + (slope.abs() * largest).sum(dim=-1)) * (1 + 2 * widest)
+        lower, upper = outward(middle - p * h, middle + p * rise, size, ulps=4 * n + 64)
+        other, low, high = self._parallel(boxes[0], m, r)  # where that is closer
+        closer = ~(upper - lower <= high - low)  # also where the first is not a number
+        lower, upper = torch.where(closer, low, lower), torch.where(closer, high, upper)
+        slope = torch.where(closer.unsqueeze(-1), other, slope)
+        names = letters(p.dim() - 1)
+        inputs = names + OWN[0]
+        return Planes(names, (Slope(inputs, inputs, slope, slope),), lower, upper)
+
+    def _parallel(self, box: Box, m: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The usual planes, turned to the slope half way between them; constants where those are closer."""
+        planes, values = self.planes(box), self.interval(box)
+        (usual,), lower, upper = planes.slopes, planes.lower, planes.upper
+        assert lower is not None
+        assert upper is not None
+        slope = usual.lower / 2 + usual.upper / 2
+        turned = (usual.upper - usual.lower) / 2
+        lower = lower - (turned * m + turned.abs() * r).sum(dim=-1)
+        upper = upper + (turned * m + turned.abs() * r).sum(dim=-1)
+        size = ((slope.abs() + turned.abs()) * (m.abs() + 2 * r)).sum(dim=-1) + lower.abs() + upper.abs()
+        lower, upper = outward(lower, upper, size, ulps=4 * m.shape[-1] + 32)
+        close = upper - lower <= values.upper - values.lower
+        lower, upper = torch.where(close, lower, values.lower), torch.where(close, upper, values.upper)
+        return slope * close.unsqueeze(-1), lower, upper
 
     def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
         """Where in the box the lower and the upper plane touch: in the middle."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..ops.base import ulp
-from .ball import Ball
+from .ball import Ball, norm, spectral
 
 HALVINGS = 14
 MULTIPLES = (1.0, 0.6, 0.8, 1.25, 1.6)
@@ -69,6 +69,42 @@ class Piece(Ball):
             best, chosen = torch.where(better, found, best), torch.where(better[:, :, None], t, chosen)
         lead, rows = function.shape[:2], function.shape[3:]
         return best.reshape(*lead, *rows), chosen.reshape(*lead, -1, *rows)
+
+    def around(self, function: Tensor) -> tuple[Tensor, Tensor]:
+        """A point c of each piece and a bound on `|A (delta - c)|_2`, for A `[instance, m, rows]`: `A c`, the bound.
+
+        With normals N and the rest `A' = A (I - N N')`, `A (delta - c) = A N (a - c) + A' delta`, where a lies between
+        the cuts, within w of their middle c, and what is left of delta has `|d|^2 <= eps^2 - |a|^2`. So it is `B x`
+        with `B = [A N_i w_i / sqrt(s_i), A' d / sqrt(s')]`, any shares s that sum to 1, and `|x| <= 1`.
+        """
+        whole = self.distance(function)
+        used = torch.isfinite(self.low) | torch.isfinite(self.high)
+        if not (self.p == 2 and self.width is None and (self.joint or self.hot.shape[1] == 1)):
+            return torch.zeros_like(function[:, 0]), whole
+        eps = self.radii[:, 0]
+        normal = self.normal * used[:, :, None]
+        skew = (normal @ normal.mT - torch.diag_embed(used.to(normal))).abs().sum(dim=-1).amax(dim=-1)
+        extent = (1 + skew).sqrt()[:, None] * eps[:, None]
+        low, high = (torch.minimum(torch.maximum(x, -extent), extent) for x in (self.low, self.high))
+        middle, wide = (low + high) / 2 * used, ((high - low) / 2).clamp(min=0) * used
+        nearest = (low.clamp(min=0) + high.clamp(max=0)) * used
+        left = (eps**2 - (1 - skew) * nearest.square().sum(dim=1)).clamp(min=0).sqrt()
+        along = torch.einsum("zmr,zkm->zkr", function, normal)  # A N
+        rest = function - torch.einsum("zkr,zkm->zmr", along, normal)
+        sizes = torch.cat(
+            [norm(along, 2.0, dim=-1) * wide, (spectral(rest) * left)[:, None]], dim=1
+        )  # [instance, k + 1]
+        shares = (sizes / sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)).clamp(min=1e-6)
+        shares = shares / shares.sum(dim=1, keepdim=True)
+        root = shares.sqrt()
+        parts = torch.cat(
+            [along * (wide / root[:, :-1])[:, :, None], rest * (left / root[:, -1])[:, None, None]], dim=1
+        )
+        error = 8 * (function.shape[1] + 4 * wide.shape[1] + 16) * ulp(function)
+        found = torch.minimum(sizes.sum(dim=1), spectral(parts)) * (1 + error) + whole * (2 * skew * (1 + skew) + error)
+        point = torch.einsum("zkr,zk->zr", along, middle)
+        better = found < whole  # as far as from the centre of the ball where the piece is most of it
+        return torch.where(better[:, None], point, 0), torch.where(better, found, whole)
 
     def empty(self) -> Tensor:
         """Whether nothing is in a piece, `[instances]`, where that is sure.

@@ -83,7 +83,9 @@ class Recipe:
     are not kept as the best); `word_dropout` is the share of words shown as [UNK]. `certify` weighs the movement of
     scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises from a quarter of the
     training to three quarters, and is halved when the accuracy on dev stays too far below what it was without. `bound`
-    weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it.
+    weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of
+    the worst substitutes, all words at once, is trained; they go from the word itself to themselves in the first part
+    of the training, and the last weights are kept.
     """
 
     epochs: int = option(10, "Passes over the training part.")
@@ -106,6 +108,10 @@ class Recipe:
     bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
     bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
     bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
+    synonyms: str | None = option(None, "JSON file, word -> substitutes: trains the answer to stay when they are used.")
+    synonyms_weight: float = option(
+        0.8, "Weight of the loss under substitutes; the rest is that of the texts as they are."
+    )
     allowed_loss: float = option(0.02, "Accuracy on dev that the penalty may cost before it is halved.")
     start: str | None = option(None, "Folder of a trained model of the same shape to go on from.")
 
@@ -115,6 +121,8 @@ class Recipe:
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a positive number")
+        if not 0 < self.synonyms_weight <= 1:
+            raise InputError(f"synonyms_weight={self.synonyms_weight!r}: expected a number above 0, at most 1")
         for name in ("warmup", "word_dropout", "label_smoothing", "allowed_loss"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")

@@ -106,7 +106,7 @@ def portable(given: Given) -> str:
     for name, value in given.values.items():
         if name not in given.said or name in ("data_dir", "quiet"):
             continue
-        written = Path(value).resolve().name if name in ("data", "out", "start") else str(value)
+        written = Path(value).resolve().name if name in ("data", "out", "start", "synonyms") else str(value)
         words += [SHORT_NAMES.get(name, f"--{name.replace('_', '-')}"), *([] if value is True else [written])]
     return shlex.join(words)
 

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from .captured import Captured
 from .graph import Graph
 from .graph.capture import exported, follow
+from .interval import interval_margins
 from .names import BoundOptions
 from .problem import Instance, Problem
+from .sets import Choices, Perturbation
 
 
 class _Followed(Captured):
@@ -49,12 +51,32 @@ class Live:
         options: BoundOptions,
     ) -> Tensor:
         """Lower bounds `[batch]` of the margins of inputs `[batch, n, d]`, without terms for rounding."""
+        problem = self._problem(x, labels, positions, p, options)
+        return _lower(problem, problem.ball(radii.to(x), list(range(len(x)))))
+
+    def margins_over(self, x: Tensor, labels: Sequence[int], moves: Tensor, options: BoundOptions) -> Tensor:
+        """The same where each position ranges over the hull of its moves `[batch, n, choices, d]`, the first one 0."""
+        n = x.shape[1]
+        problem = self._problem(x, labels, [tuple(range(n))] * len(x), 2.0, options)
+        hot = torch.eye(n, dtype=x.dtype, device=x.device).expand(len(x), -1, -1)
+        return _lower(problem, Choices(problem.centre, hot, moves))
+
+    def _problem(
+        self, x: Tensor, labels: Sequence[int], positions: Sequence[tuple[int, ...]], p: float, options: BoundOptions
+    ) -> Problem:
         instances = [Instance(x[k : k + 1], positions[k], label) for k, label in enumerate(labels)]
-        every = list(range(len(x)))
-        problem = Problem.of(
-            _Followed(self.module, self._programs), instances, examples=[x[:1].detach()], p=p, options=options
-        )
-        engine = problem.engine(problem.ball(radii.to(x), every), {}, rounding=False)
+        followed = _Followed(self.module, self._programs)
+        return Problem.of(followed, instances, examples=[x[:1].detach()], p=p, options=options)
+
+
+def _lower(problem: Problem, around: Perturbation) -> Tensor:
+    every = list(range(len(problem)))
+    if problem.method == "ibp":
+        graph = problem.compiled.graph
+        found = interval_margins(graph, around, graph.values(around.centre), problem.rows(every))
+        lower, fine = found.box.lower.amin(dim=1), found.good.all(dim=0)
+    else:
+        engine = problem.engine(around, {}, rounding=False)
         lower = engine.margins(problem.rows(every)).lower.amin(dim=1)
-        fine = torch.tensor([reason is None for reason in engine.reasons], device=x.device)
-        return torch.where(fine & torch.isfinite(lower), lower, -torch.inf)
+        fine = torch.tensor([reason is None for reason in engine.reasons], device=lower.device)
+    return torch.where(fine & torch.isfinite(lower), lower, -torch.inf)

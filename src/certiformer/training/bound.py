@@ -12,14 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ..core.live import Live
-from ..core.names import BoundOptions, Method, one_of
+from ..core.names import METHODS, BoundOptions, Method, one_of
 from ..errors import InputError
 from ..models.model import Model
 from ..norms import norm_order
 from .batches import Batch, some_words
 from .movement import still
-
-METHODS: tuple[Method, ...] = ("forward", "backward", "backward-forward")
 
 
 class CertifiedMargin:
@@ -61,6 +59,19 @@ class CertifiedMargin:
         where = [tuple(dict.fromkeys(row)) for row in places.tolist()]
         with still(self.module):
             return self._live.margins(embeddings, wanted, where, radii, self.p, self.options)
+
+    def over(self, embeddings: Tensor, labels: Tensor | Sequence[int], moves: Tensor) -> Tensor:
+        """The same where words are replaced, any number at once: each by any mixture of itself and its substitutes.
+
+        `moves` `[batch, n, choices, d]` is what every choice changes of an embedding; the first is the word itself, 0.
+        """
+        batch, n, d = embeddings.shape
+        if moves.dim() != 4 or (moves.shape[0], moves.shape[1], moves.shape[3]) != (batch, n, d):
+            raise InputError(f"moves of shape {list(moves.shape)}: expected {[batch, n]}, choices, {d}")
+        if bool(moves[:, :, 0].any()):
+            raise InputError("moves: the first choice of every position is the word itself, a move of 0")
+        with still(self.module):
+            return self._live.margins_over(embeddings, [int(label) for label in labels], moves, self.options)
 
 
 MOST = 16  # texts of a batch that are bounded

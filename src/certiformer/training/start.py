@@ -19,6 +19,7 @@ from ..models.network import Classifier, Config, Embeddings, expected_shapes, fi
 from ..recipe import Recipe
 from . import checkpoint
 from .batches import Encoded, build_vocabulary
+from .substituting import read_synonyms, with_substitutes
 
 
 class CollapsedError(InputError):
@@ -57,7 +58,8 @@ def begin(
 ) -> tuple[tuple[str, ...], Weights]:
     """The words, and the weights of the model that a recipe goes on from; none for one that starts afresh."""
     if recipe.start is None:
-        return tuple(vocabulary or build_vocabulary(data.train, size=config.vocab_size)), {}
+        words = tuple(vocabulary or build_vocabulary(data.train, size=config.vocab_size))
+        return words if recipe.synonyms is None else with_substitutes(words, read_synonyms(recipe.synonyms)), {}
     if vocabulary is not None:
         raise InputError(
             f"vocabulary=..., start={recipe.start!r}: that model has words of its own; give one of the two"

@@ -56,13 +56,15 @@ def replaced(
     if prepared.label != label:
         return Replaced(False, nothing, (True,) * len(budgets), count, substitutes, unknown, None)
     flipped = _greedy(prepared, found, max(budgets))
-    refuted = tuple(budget >= flipped for budget in budgets)
     certified, reason = 0.0, missing
     if missing is None and not found.skipped:
-        certified, reason = _proved(workspace, prepared, found, listed, [b for b in budgets if b < flipped], options)
+        left = [b for b in budgets if b < flipped]
+        certified, changed, reason = _proved(workspace, prepared, found, listed, left, options)
+        flipped = min(flipped, changed)
+    refuted = tuple(budget >= flipped for budget in budgets)
     proved = tuple(b <= certified for b in budgets)
-    left = reason if not all(p or r for p, r in zip(proved, refuted, strict=True)) else None
-    return Replaced(True, proved, refuted, count, substitutes, unknown, left)
+    settled = all(p or r for p, r in zip(proved, refuted, strict=True))
+    return Replaced(True, proved, refuted, count, substitutes, unknown, None if settled else reason)
 
 
 def _proved(
@@ -72,19 +74,23 @@ def _proved(
     listed: Mapping[int, Sequence[str]],
     budgets: Sequence[int],
     options: Options,
-) -> tuple[float, str | None]:
-    """The largest budget that is proved, infinite where nothing changes; and why a larger one is not."""
+) -> tuple[float, float, str | None]:
+    """The largest budget that is proved, infinite where all are; the least that changes the answer; and why others are
+    left open."""
     if not found.ids:
-        return math.inf, None
-    reason: str | None = None
+        return math.inf, math.inf, None
+    changed, reason = math.inf, None
     for budget in sorted({min(b, len(found.ids)) for b in budgets}, reverse=True):
         question = CertifyQuestion(substitutions=listed, replaced=budget, label=prepared.label, attack=False)
         assert prepared.text is not None
         result = certify(workspace, prepared.text, question, options)
         if result.status == "certified":
-            return (math.inf if budget == len(found.ids) else budget), reason
-        reason = result.reason
-    return 0, reason
+            return (math.inf if budget == len(found.ids) else budget), changed, reason
+        if result.status == "refuted":
+            changed = budget
+        else:
+            reason = result.reason
+    return 0, changed, reason
 
 
 def _by_position(

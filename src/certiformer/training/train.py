@@ -74,9 +74,8 @@ def train(
         torch.manual_seed(recipe.seed)
         embed, classifier = build(config)
         load_weights(embed, classifier, start)
-        settings = fingerprint(
-            asdict(config), recipe, words, parts, start if table is None else {**start, "synonyms": table}
-        )
+        known = start if table is None else {**start, "synonyms": table}
+        settings = fingerprint(asdict(config), recipe, words, parts, known)
         run = Run((embed, classifier), recipe, parts, folder, progress, settings, table)
         state = run.finish()
     not_collapsed(recipe, state, data.dev)
@@ -84,12 +83,10 @@ def train(
         embed.half().float(), classifier.half().float()
     dev = accuracy(embed, classifier, parts["dev"])
     test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
-    facts = _facts(data, config, recipe, dev=dev, test=test) | {
-        "stored_as": stored_as,
-        "command": command or "certiformer.training.train(...)",
-        "seconds": round(state.seconds, 1),
-        "device": torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU",
-    }
+    said = {"stored_as": stored_as, "command": command or "certiformer.training.train(...)"}
+    hardware = torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU"
+    measured = {"seconds": round(state.seconds, 1), "device": hardware}
+    facts = _facts(data, config, recipe, dev=dev, test=test) | said | measured
     card = model_card(name or folder.resolve().name, config, facts | {"parameters": _size(embed) + _size(classifier)})
     write_folder(
         folder,

@@ -21,7 +21,7 @@ from certiformer.training.substituting import choices, reach, read_synonyms, wit
 from training.test_training import CONFIG, RECIPE
 
 SYNONYMS = {"good": ["super"], "bad": ["awful"], "film": ["movie", "picture"], "absent": ["away"]}
-RECIPES = replace(RECIPE, epochs=5, learning_rate=1.5e-2)
+RECIPES = replace(RECIPE, epochs=8, learning_rate=1e-2)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "models": {"recipe", "core"},
     "certificate": {"core", "models"},
     "data": {"models"},
-    "training": {"recipe", "data", "models"},
+    "training": {"recipe", "data", "models", "core", "api"},
     "results": {"options", "core", "models"},
     "questions": {"sets", "properties", "options", "results", "core", "models", "attack", "certificate"},
     "attack": {"properties", "options", "results", "core", "models", "questions"},

@@ -38,7 +38,7 @@ else:
 AttackMethod = Literal["gradient", "enumeration"]
 Place = int | str  # a position, or a word of the text
 Positions = str | Sequence[Place | Sequence[Place]]
-Substitutions = Mapping[str, Sequence[str]]
+Substitutions = Mapping[str, Sequence[str]] | Mapping[int, Sequence[str]]  # of words, or of positions
 Progress = Callable[[int, int], None]  # how much is done, and of how much
 
 SPLITS_WITH_STEPS = 4
@@ -174,6 +174,9 @@ class CertifyQuestion(Beside, Question):
 
     eps: float | None = option(None, "How far each chosen word may move.")
     substitutions: Substitutions | None = option(None, "What may replace which words, any of them at once.", flag=False)
+    replaced: int | None = option(
+        None, "With substitutions: at most this many words at once; default: any.", flag=False
+    )
     within: Union | None = option(None, "Instead: a Box, a Ball, Words, or a list of them.", flag=False)
     certificate: str | Path | None = option(None, "File for the proof, of one set of words or of substitutions.")
 
@@ -184,6 +187,13 @@ class CertifyQuestion(Beside, Question):
             raise InputError(f"eps={self.eps!r}, substitutions={short(self.substitutions)}: give one of the two")
         if self.eps is not None and not (number(self.eps) and 0 <= self.eps < math.inf):
             raise InputError(f"eps={self.eps!r}: expected a finite radius of 0 or more")
+        if self.replaced is not None:
+            whole("replaced", self.replaced, least=1)
+            if self.substitutions is None or self.certificate is not None:
+                missing = "substitutions" if self.substitutions is None else "a proof as a file"
+                raise InputError(
+                    f"replaced={self.replaced}: {'needs' if self.substitutions is None else 'has no'} {missing}"
+                )
         if self.substitutions is not None and (self.words is not None or self.positions is not None):
             raise InputError(
                 f"substitutions={short(self.substitutions)}, words={self.words!r}, positions={short(self.positions)}: "

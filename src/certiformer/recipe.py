@@ -11,6 +11,7 @@ from .errors import InputError, ModelError
 Activation = Literal["relu", "gelu"]
 LayerNormKind = Literal["no_var", "standard", "none"]
 TrainingPrecision = Literal["float32", "bfloat16"]
+MovedNorm = Literal["1", "2", "inf"]
 LAYER_NORMS: tuple[LayerNormKind, ...] = get_args(LayerNormKind)
 SHORT_NAMES = {  # of flags whose fields are called as in Hugging Face's configurations
     "num_hidden_layers": "--layers",
@@ -81,7 +82,10 @@ class Recipe:
     trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
     are not kept as the best); `word_dropout` is the share of words shown as [UNK]. `certify` weighs the movement of
     scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises from a quarter of the
-    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without.
+    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without. `bound`
+    weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of
+    the worst substitutes, all words at once, is trained; they go from the word itself to themselves in the first part
+    of the training, and the last weights are kept.
     """
 
     epochs: int = option(10, "Passes over the training part.")
@@ -99,22 +103,42 @@ class Recipe:
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
     word_dropout: float = option(0.1, "Share of words shown as unknown.")
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
+    certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
+    certify_words: int = option(1, "Words of a text that move together in that penalty.")
+    bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
+    bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
+    bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
+    synonyms: str | None = option(None, "JSON file, word -> substitutes: trains the answer to stay when they are used.")
+    synonyms_weight: float = option(
+        0.8, "Weight of the loss under substitutes; the rest is that of the texts as they are."
+    )
     allowed_loss: float = option(0.02, "Accuracy on dev that the penalty may cost before it is halved.")
     start: str | None = option(None, "Folder of a trained model of the same shape to go on from.")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "evaluations"):
+        for name in ("epochs", "batch_size", "evaluations", "certify_words", "bound_words"):
             whole(name, getattr(self, name), least=1)
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a positive number")
+        if not 0 < self.synonyms_weight <= 1:
+            raise InputError(f"synonyms_weight={self.synonyms_weight!r}: expected a number above 0, at most 1")
         for name in ("warmup", "word_dropout", "label_smoothing", "allowed_loss"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")
-        for name in ("weight_decay", "score_penalty", "embedding_noise", "adversarial", "certify"):
+        for name in (
+            "weight_decay",
+            "score_penalty",
+            "embedding_noise",
+            "adversarial",
+            "certify",
+            "bound",
+            "bound_radius",
+        ):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")
         one_of("precision", self.precision, get_args(TrainingPrecision))
+        one_of("certify_norm", self.certify_norm, get_args(MovedNorm))
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,7 @@ class CertifyResult(Result):
     seconds: float
     arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
     certificate: str | None = None  # the file of the proof, where one was asked for and found
+    replaced: int | None = None  # how many words were replaced at once at most, where that was limited
 
     @property
     def counterexample(self) -> Counterexample | None:
@@ -220,6 +221,7 @@ class CertifyResult(Result):
 
     def _line(self) -> str:
         how = "substitutions" if any(self.positions) else "given sets"
+        how = how if self.replaced is None else f"{how} of at most {self.replaced} words at once"
         how = how if self.eps is None else f"eps={at_most(self.eps)} in {norm_name(self.norm)}"
         why = f", {self.reason}" if self.reason else ""
         return f"{self.status!r}, {how}, {len(self.statuses):,} sets, {self.method}, {self.seconds:.1f} s{why}"

@@ -14,7 +14,9 @@ import certiformer as cf
 from certiformer.errors import InputError
 from certiformer.models.network import Config, build
 from certiformer.training import Recipe, movement, train
+from certiformer.training.batches import Batch, some_words
 from certiformer.training.rising import halvings, weight
+from certiformer.training.watching import Watch
 from training.test_training import CONFIG, RECIPE
 
 BATCH, N, D = 3, 5, 8
@@ -112,7 +114,7 @@ def test_what_is_padded_does_not_count_and_dropout_is_off():
     found = []
     for given, real in ((ids, mask[:, :4]), (longer, mask)):
         torch.manual_seed(0)
-        found.append(float(movement(classifier, embed(given), real, positions=place, power_steps=60)))
+        found.append(float(movement(classifier, embed(given), real, positions=place, power_steps=60).detach()))
     assert found[0] == pytest.approx(found[1], rel=1e-2)
     assert classifier.training
     assert all(part.training for part in classifier.modules())
@@ -139,7 +141,7 @@ def test_a_function_and_a_model_serve_too():
         ({"step": 0.0}, "step=0.0"),
         ({"power_steps": -1}, "power_steps=-1"),
         ({"norm": 0.5}, "norm"),
-        ({"model": nn.Linear(D, D).double()}, "neither softmax"),
+        ({"model": nn.Linear(D, D).double()}, "neither attention"),
     ],
 )
 def test_wrong_calls_are_errors_that_say_so(change, message):
@@ -222,3 +224,153 @@ def test_no_var_models_are_penalised_by_their_scores():
     embed, classifier = build(Config(1, 50, hidden_size=16, num_attention_heads=2, layer_norm="no_var"))
     x = 30 * embed(torch.randint(4, 50, (2, 5)))
     assert float(movement(classifier, x)) > 0
+
+
+class ByHand(nn.Module):
+    """One normalisation of `x A` and one attention, each written in many ways."""
+
+    def __init__(self, norm: str = "none", attention: str = "none") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mix = nn.Linear(D, D).double()
+        self.heads = nn.MultiheadAttention(D, 2, batch_first=True).double()
+        self.kinds = norm, attention
+
+    def forward(self, x):
+        norm, attention = self.kinds
+        return ATTENTIONS[attention](self, NORMALISATIONS[norm](self.mix(x))).sum(dim=(1, 2))
+
+
+def standardised(z, spread):
+    return (z - z.mean(-1, keepdim=True)) / spread
+
+
+NORMALISATIONS = {
+    "none": lambda z: z,
+    "rms_norm": lambda z: F.rms_norm(z, (D,)),
+    "rms_norm, rsqrt": lambda z: z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + 1e-6),
+    "rms_norm, products": lambda z: z / ((z * z).sum(dim=-1, keepdim=True) / D + 1e-6) ** 0.5,
+    "rms_norm, cast": lambda z: z * z.double().square().mean(dim=-1, keepdim=True).to(z.dtype).rsqrt(),
+    "rms_norm, length": lambda z: z / torch.linalg.vector_norm(z, dim=-1, keepdim=True),
+    "rms_norm, old length": lambda z: z / z.norm(2, -1, True),
+    "rms_norm, normalize": lambda z: F.normalize(z, dim=-1),
+    "layer_norm": lambda z: F.layer_norm(z, (D,)),
+    "layer_norm, var": lambda z: standardised(z, (z.var(-1, unbiased=False, keepdim=True) + 1e-6).sqrt()),
+    "layer_norm, std": lambda z: standardised(z, torch.std(z, dim=-1, keepdim=True) + 1e-6),
+    "layer_norm, squares": lambda z: standardised(
+        z, torch.sqrt(((z - z.mean(-1, keepdim=True)) ** 2).mean(-1, keepdim=True) + 1e-6)
+    ),
+}
+
+
+def scores_of(module: ByHand, z):
+    """The scores of every head, `[batch, heads, n, n]`."""
+    q, k, _ = F.linear(z, module.heads.in_proj_weight, module.heads.in_proj_bias).chunk(3, dim=-1)
+    q, k = (t.view(*z.shape[:2], 2, D // 2).transpose(1, 2) for t in (q, k))
+    return q @ k.mT / (D // 2) ** 0.5
+
+
+def softmax_by_hand(s):
+    e = torch.exp(s - s.amax(dim=-1, keepdim=True))
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+ATTENTIONS = {
+    "none": lambda m, z: z,
+    "softmax": lambda m, z: torch.softmax(scores_of(m, z), dim=-1),
+    "exp": lambda m, z: softmax_by_hand(scores_of(m, z)),
+    "MultiheadAttention": lambda m, z: m.heads(z, z, z, need_weights=False)[0],
+    "MultiheadAttention, weights": lambda m, z: m.heads(z, z, z, need_weights=True)[0],
+}
+
+
+def moved(module, **given) -> float:
+    torch.manual_seed(2)
+    places = torch.full((BATCH,), 2)
+    return float(movement(module, inputs(), positions=places, power_steps=40, **given).detach())
+
+
+@pytest.mark.parametrize("way", [name for name in NORMALISATIONS if "," in name])
+@pytest.mark.parametrize("norm", [1, 2, "inf"])
+def test_a_normalisation_is_seen_however_it_is_written(way, norm):
+    expected = moved(ByHand(norm=way.split(",")[0]), norm=norm)
+    assert moved(ByHand(norm=way), norm=norm) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("way", ["exp", "MultiheadAttention", "MultiheadAttention, weights"])
+def test_attention_is_seen_however_it_is_written(way):
+    assert moved(ByHand(attention=way)) == pytest.approx(moved(ByHand(attention="softmax")), rel=1e-3)
+
+
+def test_both_are_seen_together_and_a_mask_of_the_rows_is_kept():
+    class Padded(ByHand):
+        def forward(self, x, mask):
+            z = self.mix(x)
+            mixed = self.heads(z, z, z, key_padding_mask=~mask, need_weights=False)[0]
+            return NORMALISATIONS["rms_norm, rsqrt"](z + mixed)[:, 0]
+
+    module, x = Padded(), inputs()
+    mask, places = torch.tensor([[True] * 4 + [False]] * BATCH), torch.ones(BATCH, dtype=torch.long)
+    found = []
+    for given, real in ((x[:, :4], mask[:, :4]), (x, mask)):
+        torch.manual_seed(0)
+        found.append(float(movement(module, given, real, positions=places, power_steps=60).detach()))
+    assert found[0] == pytest.approx(found[1], rel=1e-2)
+    gradient = torch.autograd.grad(movement(module, x, mask, positions=places), module.heads.in_proj_weight)[0]
+    assert float(gradient.abs().sum()) > 0
+
+
+def test_torchs_own_encoder_and_one_of_hugging_face_are_seen():
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    layer = nn.TransformerEncoderLayer(D, 2, 16, batch_first=True).double()
+    assert len(watched(layer, inputs()).norms) == 2
+    assert [list(s.shape[-2:]) for s in watched(layer, inputs()).scores] == [[N, N]]
+    sizes = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = transformers.LlamaConfig(**sizes, intermediate_size=8, vocab_size=20, pad_token_id=0)
+    llama = transformers.LlamaForSequenceClassification(config).double()
+    seen = watched(lambda x: llama(inputs_embeds=x).logits, inputs())
+    assert len(seen.norms) == 5  # two a layer and one at the end, written out by hand there
+    assert len(seen.scores) == 2
+
+
+def watched(module, x):
+    with Watch() as watch:
+        module(x.requires_grad_(True))
+    return watch.seen
+
+
+def test_what_is_neither_is_not_seen():
+    x = inputs()
+    with Watch() as watch:
+        y = x.square().mean(dim=1)  # not over the last axis
+        (y + 1).sqrt()
+        (x * 2).sum(dim=-1).sqrt()  # not of a square
+        x.exp().mean(dim=0)
+        x.pow(2).sum(dim=-1)  # no root
+        torch.linalg.vector_norm(x, ord=1, dim=-1)
+        x.softmax(dim=1)
+    assert watch.seen == ([], [])
+
+
+def test_norm_and_number_of_the_words_that_move_are_settings(tmp_path, data):
+    weights = []
+    for change in ({}, {"certify_norm": "inf"}, {"certify_norm": "1"}, {"certify_words": 2}):
+        recipe = replace(RECIPE, epochs=6, learning_rate=1e-2, certify=0.1, **change)
+        folder = train(CONFIG, data, tmp_path / str(len(weights)), recipe=recipe, device="cpu").folder
+        weights.append(load_file(folder / "model.safetensors"))
+    first = weights[0]
+    assert all(any(not torch.equal(first[k], w[k]) for k in first) for w in weights[1:])
+    with pytest.raises(InputError, match="certify_norm='3'"):
+        Recipe(certify_norm="3")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="certify_words=0"):
+        Recipe(certify_words=0)
+
+
+def test_words_that_move_are_words_and_differ_where_there_are_enough():
+    words = torch.tensor([[False, True, True, True, False], [False, True, False, False, False], [False] * 5])
+    batch = Batch(torch.zeros(3, 5), torch.ones(3, 5, dtype=torch.bool), words, torch.zeros(3))
+    for _ in range(20):
+        places = some_words(batch, 3)
+        assert sorted(places[0].tolist()) == [1, 2, 3]
+        assert places[1].tolist() == [1, 1, 1]
+    assert some_words(batch, 9).shape == (3, 5)

@@ -24,6 +24,7 @@ from .models import models
 from .radius import radius
 from .report import report
 from .sweep import sweep
+from .synonyms import synonyms
 from .train import train
 from .verify import verify
 
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "report": report,
     "app": serve,
     "sweep": sweep,
+    "synonyms": synonyms,
     "card": card,
     "models": models,
     "train": train,

@@ -30,7 +30,17 @@ class Further(Labelled, Quiet):
     FineTuning,
     Machine,
     argument=one_argument("model", "A folder with a Hugging Face classifier, or hf:NAME."),
-    without=("threads", "word_dropout", "score_penalty", "start"),
+    without=(
+        "threads",
+        "word_dropout",
+        "score_penalty",
+        "start",
+        "bound",
+        "bound_radius",
+        "bound_words",
+        "synonyms",
+        "synonyms_weight",
+    ),
 )
 def finetune(given: Given) -> int:
     """Train a Hugging Face classifier on, with --certify so that it can be certified; run it again after a kill.

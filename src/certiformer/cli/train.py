@@ -7,21 +7,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from ..core.names import option
+from ..errors import InputError
+from ..numbers import NOTHING, down
 from ..options import Machine
 from ..recipe import SHORT_NAMES, Config, Recipe
 from . import INTERRUPTED
 from .flags import Given, command
 from .options import Labelled, Quiet
 from .progress import progress_bar
-from .terminal import say
+from .terminal import console, say
+from .view import table
 
 if TYPE_CHECKING:
-    from ..training import Progress
+    from ..training import Front, Progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,9 @@ class Training(Labelled, Quiet):
     """What is trained on, and where the model goes."""
 
     out: Path = option(MISSING, "Folder to write the model to.")
+    certify: str = option("0", "Weight of the penalty that makes a model certifiable, or auto: several are tried.")
+    weights: str = option("0.02,0.1,0.5", "Weights that --certify auto tries beside 0.")
+    sentences: int = option(16, "Short dev texts of which --certify auto certifies a word.")
     stored_as: Literal["float32", "float16"] = option("float32", "Number format of the stored weights.")
     float16: bool = option(False, "The same as --stored-as float16.")
     bfloat16: bool = option(False, "The same as --precision bfloat16.")
@@ -41,28 +47,56 @@ def train(given: Given) -> int:
     Example: [bold]certiformer train --data sst --layers 2 --out runs/sst_2[/bold]
     """
     from ..data import Tables, load_data
+    from ..training import front
     from ..training import train as run
 
-    asked, config, recipe = given(Training), given(Config), given(Recipe)
+    asked, config, weight = given(Training), given(Config), _weight(given(Training).certify)
+    recipe = given(Recipe, certify=weight or 0.0)
     recipe = replace(recipe, precision="bfloat16") if asked.bfloat16 else recipe
     loaded = load_data(asked.data, data_dir=asked.data_dir, tables=given(Tables))
+    stored: Literal["float32", "float16"] = "float16" if asked.float16 else asked.stored_as
+    settings: dict[str, Any] = {"device": given.device, "stored_as": stored, "command": portable(given)}
     try:
         with training_progress(quiet=asked.quiet) as progress:
-            trained = run(
-                config,
-                loaded,
-                asked.out,
-                recipe=recipe,
-                device=given.device,
-                stored_as="float16" if asked.float16 else asked.stored_as,
-                command=portable(given),
-                progress=progress,
-            )
+            if weight is None:
+                tried = [_weight(w) or 0.0 for w in asked.weights.split(",")]
+                measured: dict[str, Any] = {"weights": tried, "sentences": asked.sentences}
+                return _show(front(config, loaded, asked.out, recipe=recipe, progress=progress, **measured, **settings))
+            trained = run(config, loaded, asked.out, recipe=recipe, progress=progress, **settings)
     except KeyboardInterrupt:
         say(f"stopped; the same command continues from the last checkpoint in {asked.out}")
         return INTERRUPTED
     test = "no test part" if trained.test_accuracy is None else f"test {trained.test_accuracy:.2%}"
     typer.echo(f"{trained.folder}: dev {trained.dev_accuracy:.2%}, {test}, trained in {trained.seconds:.0f} s")
+    return 0
+
+
+def _weight(written: str) -> float | None:
+    """The weight that was given, None for auto."""
+    if written == "auto":
+        return None
+    try:
+        return float(written)
+    except ValueError:
+        raise InputError(f"--certify {written}: expected a number, or auto") from None
+
+
+def _show(found: Front) -> int:
+    """The front as a table, and what was chosen."""
+    rows = table("weight", "dev", "test", "certified", "of the length", "training")
+    for p in found.points:
+        if p.dev_accuracy is None:
+            rows.add_row(f"{p.weight:g}", "collapsed", "", "", "", "")
+            continue
+        test = NOTHING if p.test_accuracy is None else f"{p.test_accuracy:.2%}"
+        mark = " *" if p == found.chosen else ""
+        cells = (f"{p.weight:g}{mark}", f"{p.dev_accuracy:.2%}", test, down(p.certified), down(p.of_length))
+        rows.add_row(*cells, f"{p.seconds:.0f} s")
+    console().print(rows)
+    typer.echo(
+        f"{found.folder}: weight {found.chosen.weight:g}, the knee within {found.allowed_loss:.1%} of accuracy; "
+        f"certified is the mean radius of one word in each of {found.sentences} dev texts; front.csv has the front"
+    )
     return 0
 
 
@@ -72,7 +106,7 @@ def portable(given: Given) -> str:
     for name, value in given.values.items():
         if name not in given.said or name in ("data_dir", "quiet"):
             continue
-        written = Path(value).resolve().name if name in ("data", "out", "start") else str(value)
+        written = Path(value).resolve().name if name in ("data", "out", "start", "synonyms") else str(value)
         words += [SHORT_NAMES.get(name, f"--{name.replace('_', '-')}"), *([] if value is True else [written])]
     return shlex.join(words)
 

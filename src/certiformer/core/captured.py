@@ -88,7 +88,7 @@ class Captured:
             if shape not in self._whole:
                 started = time.perf_counter()
                 with _EXPORT:
-                    found = capture(self.module, example)
+                    found = self._capture(example)
                 what = (title(self.module), [*shape], len(found.nodes), time.perf_counter() - started)
                 log.info("captured %s for inputs %s: %d nodes, %.2f s", *what)
                 whole, self._places[shape] = arranged(found, example)
@@ -103,8 +103,14 @@ class Captured:
                 self._graphs[key] = rewrite(whole, first)
             graph = self._graphs[key]
         for x in examples:
-            agree(graph, self.module, x, self._places[shape])
+            self._compare(graph, x)
         return graph
+
+    def _capture(self, example: Tensor) -> Graph:
+        return capture(self.module, example)
+
+    def _compare(self, graph: Graph, x: Tensor) -> None:
+        agree(graph, self.module, x, self._places[tuple(x.shape)])
 
     def placed(self, x: Tensor) -> Tensor:
         """An input `[1, *shape]` of a shape that was captured, as its graph takes it: `[1, n, d]`."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from .bounding import plus
 from .coefficients import Coefficients, SplitSlope
 from .graph.graph import Input, Node
-from .ops.base import Box, Reach
+from .ops.base import Box, Reach, root_of
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
@@ -226,8 +226,8 @@ def _length(
     for axis in range(len(part.node)):
         a = a.unlink(axis)
     matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
-    root = gap.expand(-1, *part.node).flatten(1).sqrt()  # [instances | 1, entries of N]
-    root = torch.where((matrix != 0).any(dim=1).flatten(1), root, 0)  # entries that no row sees, as of other positions
+    size = gap.expand(-1, *part.node).flatten(1)  # [instances | 1, entries of N]
+    root = torch.where((matrix != 0).any(dim=1).flatten(1), root_of(size), 0)  # others no row sees, of other positions
     length = spectral(matrix.flatten(2) * root[:, None]) * norm(root, 2.0, dim=-1)
     bound = torch.minimum(_worst(part, gap), length)
     if vector is not None:

@@ -30,16 +30,22 @@ CHUNK = re.compile(r"[^ ]+")
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """What may stand where: `choices[position]` begins with the word itself. `skipped` are not one token to the model:
-    words that were to be replaced, or to be put in place."""
+    words that were to be replaced, or to be put in place. Of all positions `most` are replaced at a time, if given."""
 
     prepared: Prepared
     choices: dict[int, Combination]
     skipped: tuple[str, ...]
+    most: int | None = None
 
     @property
     def count(self) -> int:
         """How many combinations there are."""
-        return math.prod(len(c) for c in self.choices.values())
+        if self.most is None:
+            return math.prod(len(c) for c in self.choices.values())
+        counts = [1] + [0] * self.most  # with so many words replaced
+        for choice in self.choices.values():
+            counts = [c + (counts[k - 1] * (len(choice) - 1) if k else 0) for k, c in enumerate(counts)]
+        return sum(counts)
 
     @property
     def ids(self) -> dict[int, list[int]]:
@@ -50,7 +56,12 @@ class Candidates:
 
     def combinations(self) -> Iterator[Combination]:
         """All of them, the text itself first."""
-        return itertools.product(*self.choices.values())
+        if self.most is None:
+            yield from itertools.product(*self.choices.values())
+            return
+        for count in range(min(self.most, len(self.choices)) + 1):
+            for where in itertools.combinations(self.choices, count):
+                yield from itertools.product(*(c[1:] if i in where else c[:1] for i, c in self.choices.items()))
 
     def read(self, combination: Combination) -> tuple[int, ...] | None:
         """The ids of the text with these words in it; None where it has another number of tokens, or types of them.
@@ -137,37 +148,45 @@ class Candidates:
         return text
 
 
-def candidates(prepared: Prepared, substitutions: Substitutions) -> Candidates:
-    """The substitutes of the words of an input, each read in its place. Keys and substitutes are words."""
+def candidates(prepared: Prepared, substitutions: Substitutions, most: int | None = None) -> Candidates:
+    """The substitutes of the words of an input, each read in its place; that there is none is an error."""
+    found = substitutes_of(prepared, substitutions, most)
+    if not found.ids:
+        raise InputError(
+            f"substitutions={short(substitutions)}: no word of this text has a substitute in the model's vocabulary"
+        )
+    return found
+
+
+def substitutes_of(prepared: Prepared, substitutions: Substitutions, most: int | None) -> Candidates:
+    """The same, where there may be none. Keys are words, or positions of tokens."""
     if prepared.ids is None or not prepared.model.vocabulary:
         raise InputError("substitutions: expected a text or token ids and a model with a vocabulary, not embeddings")
-    for word, listed in substitutions.items():
-        if isinstance(listed, str):
-            raise InputError(f"substitutions[{word!r}]={listed!r}: expected a list of words")
+    listed: dict[str | int, Sequence[str]] = dict(substitutions.items())
+    for key, words in listed.items():
+        if isinstance(words, str):
+            raise InputError(f"substitutions[{key!r}]={words!r}: expected a list of words")
+        if isinstance(key, int) and key not in prepared.movable:
+            raise InputError(f"substitutions[{key}]: expected a position of a word: {short(prepared.movable)}")
     keys: dict[str, list[str]] = {}
-    for word in substitutions:
-        keys.setdefault(word.casefold(), []).append(word)
+    for key in listed:
+        if isinstance(key, str):
+            keys.setdefault(key.casefold(), []).append(key)
     choices: dict[int, Combination] = {}
     skipped = dict.fromkeys(_in_pieces(prepared, keys))
     for position in prepared.movable:
         written = _written(prepared, position)
         read: dict[str, int] = {written: prepared.ids[position]}
-        for key in keys.get(written.casefold(), ()):
-            if not _names(prepared, position, key):
-                continue
-            for word in substitutions[key]:
-                token = _read(prepared, position, word)
-                if token is None:
-                    skipped[word] = None
-                else:
-                    read[word] = token
+        named = [key for key in keys.get(written.casefold(), ()) if _names(prepared, position, key)]
+        for word in itertools.chain(listed.get(position, ()), *(listed[key] for key in named)):
+            token = _read(prepared, position, word)
+            if token is None:
+                skipped[word] = None
+            else:
+                read[word] = token
         if len(read) > 1:
             choices[position] = tuple(read.items())
-    if all(token == prepared.ids[i] for i, choice in choices.items() for _, token in choice):
-        raise InputError(
-            f"substitutions={short(substitutions)}: no word of this text has a substitute in the model's vocabulary"
-        )
-    return Candidates(prepared, choices, tuple(skipped))
+    return Candidates(prepared, choices, tuple(skipped), most)
 
 
 def _inside(span: tuple[int, int] | None, chunk: tuple[int, int]) -> bool:

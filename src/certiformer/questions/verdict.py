@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ from .substitutes import Candidates, Combination, candidates
 from .workspace import Workspace
 
 MOST_COMBINATIONS = 20_000
+MOST_AFTER = 2_000  # the same, where bounds were tried before
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
 COMPARED = 64  # combinations of too many that are compared with the model's own forward pass
@@ -127,8 +128,8 @@ def _attacked(
 def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Options, started: float) -> CertifyResult:
     """Substitution of any number of words at once: every combination where they are few, else bounds on the hull."""
     assert question.substitutions is not None
-    substitutes = candidates(prepared, question.substitutions)
-    few = substitutes.count <= MOST_COMBINATIONS
+    substitutes = candidates(prepared, question.substitutions, question.replaced)
+    few = substitutes.count <= (MOST_COMBINATIONS if question.replaced is None else MOST_AFTER)
     file = None
     if question.certificate is not None:
         bounds = BoundOptions() if few else options
@@ -136,11 +137,13 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     status: Status
     example: Counterexample | None = None
     how: Method | Literal["enumeration"] = "enumeration"
-    if few:
+    hull = _over_hull(prepared, substitutes, options) if question.replaced is not None or not few else None
+    if few and (hull is None or (hull.reason != CONTRADICTION and not hull.proves)):
         margin, example, reason = _enumerate(prepared, substitutes, options, question.progress)
         status = "refuted" if example is not None else "certified" if margin > 0 and reason is None else "unknown"
     else:
-        how, margin, reason = _over_hull(prepared, substitutes, options)
+        assert hull is not None
+        how, margin, reason = hull
         sound = margin > 0 and reason is None
         status = "error" if reason == CONTRADICTION else "certified" if sound else "unknown"
     if substitutes.skipped and status == "certified":
@@ -161,6 +164,7 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
         arithmetic=options.arithmetic,
         reason=reason,
         seconds=time.perf_counter() - started,
+        replaced=question.replaced,
     )
 
     def content() -> bytes:
@@ -178,19 +182,31 @@ def _hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tupl
     moves = {
         i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in substitutes.ids.items()
     }
-    return problem, Choices.of(prepared.embeddings[None], moves)
+    return problem, Choices.of(prepared.embeddings[None], moves, most=substitutes.most)
 
 
-def _over_hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tuple[Method, float, str | None]:
+class _Hull(NamedTuple):
     """Bounds over all mixtures of the substitutes: by which method, the least margin, and why nothing is proved."""
+
+    method: Method
+    margin: float
+    reason: str | None
+
+    @property
+    def proves(self) -> bool:
+        return self.margin > 0 and self.reason is None
+
+
+def _over_hull(prepared: Prepared, substitutes: Candidates, options: Options) -> _Hull:
+    """Bounds over all mixtures of the substitutes, of as many words at once as may be replaced."""
     problem, choices = _hull(prepared, substitutes, options)
     box, reasons = problem.over(choices, [0])
     margin = float(box.lower.min())
     if reasons[0] is not None or not math.isfinite(margin):
-        return problem.method, -math.inf, reasons[0] or "no bound was found"
+        return _Hull(problem.method, -math.inf, reasons[0] or "no bound was found")
     if margin <= 0:
-        return problem.method, margin, "the bounds over all mixtures of the substitutes are too wide to tell"
-    return problem.method, margin, substitutes.read_apart() or _try_some(prepared, substitutes)
+        return _Hull(problem.method, margin, "the bounds over all mixtures of the substitutes are too wide to tell")
+    return _Hull(problem.method, margin, substitutes.read_apart() or _try_some(prepared, substitutes))
 
 
 def _try_some(prepared: Prepared, substitutes: Candidates) -> str | None:
@@ -200,9 +216,9 @@ def _try_some(prepared: Prepared, substitutes: Candidates) -> str | None:
     rows = [_replaced(prepared.ids, {i: c}) for i, cs in substitutes.ids.items() for c in cs]
     draw = random.Random(0)
     for _ in range(COMPARED):
-        rows.append(
-            _replaced(prepared.ids, {i: draw.choice([prepared.ids[i], *cs]) for i, cs in substitutes.ids.items()})
-        )
+        every = list(substitutes.ids)
+        some = every if substitutes.most is None else draw.sample(every, min(substitutes.most, len(every)))
+        rows.append(_replaced(prepared.ids, {i: draw.choice([prepared.ids[i], *substitutes.ids[i]]) for i in some}))
     for first in range(0, len(rows), BATCH):
         table = torch.tensor(rows[first : first + BATCH], device=prepared.embeddings.device)
         embeddings = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)

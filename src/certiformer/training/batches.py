@@ -71,6 +71,14 @@ class Batch:
     labels: Tensor  # [batch]
 
 
+def some_words(batch: Batch, count: int) -> Tensor:
+    """Positions `[batch, count]` of words at random, different ones where there are enough; of tokens if no words."""
+    words = torch.where(batch.words.any(dim=1, keepdim=True), batch.words, batch.mask)
+    drawn = torch.rand(words.shape, device=words.device).masked_fill(~words, -1.0)
+    least, places = drawn.topk(min(count, words.shape[1]), dim=1)
+    return torch.where(least >= 0, places, places[:, :1])
+
+
 def epoch_order(lengths: Tensor, *, batch_size: int, generator: torch.Generator) -> list[Tensor]:
     """A random order cut into batches of texts of similar length."""
     order = torch.randperm(len(lengths), generator=generator)

@@ -5,8 +5,7 @@ word `t` of each text, and a small step `h = step |x_t|_p` in the direction u in
 
     M = sum over LayerNorms and positions i of |dz_i|^2 / |z_i|^2  +  sum over rows of scores of |ds - mean(ds)|^2,
 
-and the penalty is `M / (step^2 layers)`, averaged over the texts. It is seen at the calls of `layer_norm`, `rms_norm`,
-`softmax` and `scaled_dot_product_attention`, whatever the architecture around them.
+and the penalty is `M / (step^2 layers)`, averaged over the texts. Where it is seen: `watching.py`.
 """
 
 from __future__ import annotations
@@ -15,48 +14,16 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from ..errors import InputError
 from ..models.model import Model
 from ..norms import norm_order
+from .watching import Seen, Watch
 
 MASKED = -1e9  # a score below this is a mask
-SOFTMAXES = (torch.softmax, Tensor.softmax, F.softmax)
-NORMS = (F.layer_norm, torch.layer_norm)
-ROOT_MEAN_SQUARES = (F.rms_norm, torch.rms_norm)
-
-
-class Seen(NamedTuple):
-    """What a forward pass showed: inputs of LayerNorms `[batch, ..., d]`, centred; scores `[batch, ..., q, k]`."""
-
-    norms: list[Tensor]
-    scores: list[Tensor]
-
-
-class _Watch(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = Seen([], [])
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        if func in NORMS or func in ROOT_MEAN_SQUARES:
-            x = args[0] if args else given["input"]
-            self.seen.norms.append(x - x.mean(dim=-1, keepdim=True) if func in NORMS else x)
-        elif func in SOFTMAXES:
-            x = args[0] if args else given["input"]
-            axis = args[1] if len(args) > 1 else given.get("dim")
-            if x.dim() >= 3 and axis in (-1, x.dim() - 1):
-                self.seen.scores.append(x)
-        elif func is F.scaled_dot_product_attention:
-            self.seen.scores.append(_scores(*args, **given))
-        return func(*args, **given)
 
 
 def movement(
@@ -84,16 +51,20 @@ def movement(
         raise InputError(f"embeddings of shape {list(embeddings.shape)}: expected [batch, n, d]")
     module = model.module if isinstance(model, Model) else model
     chosen = _marked(embeddings, mask, positions)  # [batch, n, 1]
-    with _still(module), torch.autocast(embeddings.device.type, enabled=False):
+    with still(module), torch.autocast(embeddings.device.type, enabled=False):
         x = embeddings.float() if embeddings.dtype in (torch.float16, torch.bfloat16) else embeddings
+        x = x if x.requires_grad else x.detach().requires_grad_(True)
         length = step * torch.linalg.vector_norm(x.detach(), ord=p, dim=-1, keepdim=True) * chosen
         at_rest = _seen(module, x, mask)
-        still = Seen(*([t.detach() for t in part] for part in at_rest))
+        resting = Seen(*([t.detach() for t in part] for part in at_rest))
         move = length * _unit(torch.randn_like(x) * chosen, p)
-        for _ in range(power_steps):
-            move.requires_grad_(True)
-            moved = _seen(module, x.detach() + move, mask)
-            (gradient,) = torch.autograd.grad(_moved(still, moved, mask, len(x)).sum(), move)
+        for k in range(power_steps):
+            with torch.no_grad():  # the first step begins with what is seen moving at random, not with a word
+                moved = _shaken(resting) if k == 0 else _seen(module, x + move, mask)
+            leaves = Seen(*([t.detach().requires_grad_(True) for t in part] for part in moved))
+            away = torch.autograd.grad(_moved(resting, leaves, mask, len(x)).sum(), [*leaves.norms, *leaves.scores])
+            # to first order the way back from the moved point is that from the point at rest, whose graph is there
+            (gradient,) = torch.autograd.grad([*at_rest.norms, *at_rest.scores], x, away, retain_graph=True)
             move = length * _unit(torch.nan_to_num(gradient) * chosen, p)
         layers = max(1, len(at_rest.scores))
         return _moved(at_rest, _seen(module, x + move.detach(), mask), mask, len(x)).mean() / (step * step * layers)
@@ -128,12 +99,18 @@ def _unit(g: Tensor, p: float) -> Tensor:
 
 
 def _seen(module: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Seen:
-    watch = _Watch()
+    watch = Watch()
     with watch:
         module(x, mask) if mask is not None and _takes_two(module) else module(x)
     if not watch.seen.norms and not watch.seen.scores:
-        raise InputError("the model calls neither softmax over scores nor LayerNorm: there is no movement to penalise")
+        raise InputError("the model has neither attention nor a normalisation: there is no movement to penalise")
     return watch.seen
+
+
+def _shaken(seen: Seen) -> Seen:
+    """What was seen, moved at random, each vector by as much as counts the same."""
+    norms = [z + torch.randn_like(z) * torch.linalg.vector_norm(z, dim=-1, keepdim=True) for z in seen.norms]
+    return Seen(norms, [s + torch.randn_like(s) for s in seen.scores])
 
 
 def _takes_two(module: Callable[..., Tensor]) -> bool:
@@ -154,10 +131,10 @@ def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> Tensor
             share = share * mask
         total = total + share.reshape(batch, -1).sum(dim=1)
     for a, b in zip(before.scores, after.scores, strict=True):
+        a, b = (s.reshape(batch, -1, *s.shape[-2:]) for s in (a, b))  # [batch, heads, q, k]
         real = a > MASKED
         if mask is not None and a.shape[-2] == mask.shape[1]:
-            rows = mask.reshape(batch, *(1,) * (a.dim() - 3), -1, 1) if a.shape[0] == batch else None
-            real = real if rows is None else real & rows
+            real = real & mask[:, None, :, None]
         move = torch.where(real, b, 0) - torch.where(real, a, 0)
         mean = move.sum(dim=-1, keepdim=True) / real.sum(dim=-1, keepdim=True).clamp(min=1)
         centred = torch.where(real, move - mean, 0)
@@ -165,29 +142,8 @@ def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> Tensor
     return total
 
 
-def _scores(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """The scores that `scaled_dot_product_attention` takes its softmax of."""
-    if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-    s = query @ key.transpose(-1, -2) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if is_causal:
-        attn_mask = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril()
-    if attn_mask is None:
-        return s
-    return s.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else s + attn_mask
-
-
 @contextmanager
-def _still(module: Callable[..., Tensor]) -> Iterator[None]:
+def still(module: Callable[..., Tensor]) -> Iterator[None]:
     """A module in evaluation mode, its parts put back as they were."""
     parts = [(part, part.training) for part in module.modules()] if isinstance(module, nn.Module) else []
     for part, _ in parts:

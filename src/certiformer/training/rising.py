@@ -26,5 +26,9 @@ def halvings(recipe: Recipe, history: Sequence[tuple[float, float]], evaluations
 
 def weight(recipe: Recipe, share: float, halved: int) -> float:
     """The weight of the penalty when a share of the steps is done."""
-    rise = min(1.0, max(0.0, (share - BEGIN) / (FULL - BEGIN)))
-    return float(recipe.certify * rise * 0.5**halved)
+    return float(recipe.certify * rise(share, halved))
+
+
+def rise(share: float, halved: int) -> float:
+    """What part of its weight a loss for certificates has when a share of the steps is done."""
+    return float(min(1.0, max(0.0, (share - BEGIN) / (FULL - BEGIN))) * 0.5**halved)

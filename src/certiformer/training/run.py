@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..recipe import Recipe
 from . import checkpoint
-from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order
+from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order, some_words
+from .bound import CertifiedMargin, of_short_texts
 from .movement import movement
-from .rising import FULL, halvings, weight
+from .rising import FULL, halvings, rise, weight
 from .start import load_weights, weights_of
+from .substituting import Substituting, reach
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class Run:
         folder: Path,
         progress: Callable[[Progress], None] | None,
         settings: str,
+        table: Tensor | None = None,
     ) -> None:
-        """`halves` map ids `[batch, n]` to embeddings, and these and a mask of the real tokens to logits."""
+        """`halves` map ids `[batch, n]` to embeddings, and these and a mask of the real tokens to logits.
+        `table` has the substitutes of every word, where they are trained for."""
         self.recipe, self.parts, self.folder, self.progress = recipe, parts, folder, progress
         device = parts["train"].ids.device
         self.embed, self.classifier = (half.to(device) for half in halves)
@@ -71,7 +75,12 @@ class Run:
         self.steps_per_epoch = -(-len(parts["train"]) // recipe.batch_size)
         self.steps = recipe.epochs * self.steps_per_epoch
         # steps while the adversarial step or the penalty for certificates grows
-        self.growing = math.ceil(FULL * self.steps) if recipe.certify else self.steps // 2 if recipe.adversarial else 0
+        certain = bool(recipe.certify or recipe.bound)
+        self.growing = math.ceil(FULL * self.steps) if certain else self.steps // 2 if recipe.adversarial else 0
+        self.margin = CertifiedMargin(self.classifier, norm=recipe.certify_norm) if recipe.bound else None
+        self.substituting = None if table is None else Substituting(self.embed, self.classifier, table.to(device))
+        if table is not None:
+            self.growing = self.steps - 1  # the last weights
         self.best = self._weights()
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
@@ -148,8 +157,11 @@ class Run:
         with torch.autocast(batch.ids.device.type, dtype=torch.bfloat16) if half else nullcontext():
             loss = self._loss(batch, step)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.parameters, recipe.clip)
-        self.optimizer.step()
+        length = torch.nn.utils.clip_grad_norm_(self.parameters, recipe.clip)
+        if (self.margin is None and self.substituting is None) or bool(
+            torch.isfinite(length)
+        ):  # bounds that overflow have no gradient
+            self.optimizer.step()
         return loss.detach()
 
     def _loss(self, batch: Batch, step: int) -> Tensor:
@@ -174,9 +186,17 @@ class Run:
             loss = loss + recipe.score_penalty * squares.mean()
         penalty = weight(recipe, step / self.steps, self.halved)
         if penalty:
-            words = torch.where(batch.words.any(dim=1, keepdim=True), batch.words, batch.mask)
-            places = torch.multinomial(words.float(), 1)
-            loss = loss + penalty * movement(self.classifier, embeddings, batch.mask, positions=places)
+            places = some_words(batch, recipe.certify_words)
+            moved = movement(self.classifier, embeddings, batch.mask, positions=places, norm=recipe.certify_norm)
+            loss = loss + penalty * moved
+        if self.margin is not None and rise(step / self.steps, self.halved):
+            proved = of_short_texts(self.margin, embeddings, batch, share=recipe.bound_radius, words=recipe.bound_words)
+            loss = loss if proved is None else loss + recipe.bound * rise(step / self.steps, self.halved) * proved
+        far = reach(step / self.steps)
+        if self.substituting is not None and far:
+            worst = self.substituting(ids, batch, far)
+            part = 0.0 if worst is None else recipe.synonyms_weight * far
+            loss = loss if worst is None else (1 - part) * loss + part * worst
         return loss
 
     def _cross_entropy(self, embeddings: Tensor, batch: Batch, scores: list[Tensor] | None) -> Tensor:

@@ -19,6 +19,12 @@ from ..models.network import Classifier, Config, Embeddings, expected_shapes, fi
 from ..recipe import Recipe
 from . import checkpoint
 from .batches import Encoded, build_vocabulary
+from .substituting import read_synonyms, with_substitutes
+
+
+class CollapsedError(InputError):
+    """A training for certificates that ended with one answer for everything."""
+
 
 Weights = dict[str, Tensor]  # of both halves, as `embed.` and `classifier.`
 
@@ -52,7 +58,8 @@ def begin(
 ) -> tuple[tuple[str, ...], Weights]:
     """The words, and the weights of the model that a recipe goes on from; none for one that starts afresh."""
     if recipe.start is None:
-        return tuple(vocabulary or build_vocabulary(data.train, size=config.vocab_size)), {}
+        words = tuple(vocabulary or build_vocabulary(data.train, size=config.vocab_size))
+        return words if recipe.synonyms is None else with_substitutes(words, read_synonyms(recipe.synonyms)), {}
     if vocabulary is not None:
         raise InputError(
             f"vocabulary=..., start={recipe.start!r}: that model has words of its own; give one of the two"
@@ -76,8 +83,8 @@ def begin(
 def not_collapsed(recipe: Recipe, state: checkpoint.State, dev: Sequence[Example]) -> None:
     """A training for certificates must end with more than one answer for everything."""
     most = max(Counter(example.label for example in dev).values())
-    if recipe.certify and most < len(dev) and state.best_accuracy <= most / len(dev):
-        raise InputError(
+    if (recipe.certify or recipe.bound) and most < len(dev) and state.best_accuracy <= most / len(dev):
+        raise CollapsedError(
             f"certify={recipe.certify:g}: training collapsed, the dev accuracy of {state.best_accuracy:.1%} is that of "
             "one answer for all; use a smaller weight, more epochs, or start from a trained model"
         )

@@ -24,6 +24,7 @@ from .batches import accuracy, encode
 from .card import model_card
 from .run import Progress, Run, own_randomness
 from .start import begin, fingerprint, load_weights, may_begin, not_collapsed
+from .substituting import choices, read_synonyms
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def train(
     may_begin(data, folder)
     where = pick_device(device)
     words, start = begin(recipe, config, data, vocabulary)
+    table = None if recipe.synonyms is None else choices(words, read_synonyms(recipe.synonyms))
     config = replace(config, vocab_size=len(words), num_labels=len(data.labels), labels=data.labels)
     parts = {
         part: encode(examples, words, max_length=config.max_position_embeddings, device=where)
@@ -72,20 +74,19 @@ def train(
         torch.manual_seed(recipe.seed)
         embed, classifier = build(config)
         load_weights(embed, classifier, start)
-        settings = fingerprint(asdict(config), recipe, words, parts, start)
-        run = Run((embed, classifier), recipe, parts, folder, progress, settings)
+        known = start if table is None else {**start, "synonyms": table}
+        settings = fingerprint(asdict(config), recipe, words, parts, known)
+        run = Run((embed, classifier), recipe, parts, folder, progress, settings, table)
         state = run.finish()
     not_collapsed(recipe, state, data.dev)
     if stored_as == "float16":
         embed.half().float(), classifier.half().float()
     dev = accuracy(embed, classifier, parts["dev"])
     test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
-    facts = _facts(data, config, recipe, dev=dev, test=test) | {
-        "stored_as": stored_as,
-        "command": command or "certiformer.training.train(...)",
-        "seconds": round(state.seconds, 1),
-        "device": torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU",
-    }
+    said = {"stored_as": stored_as, "command": command or "certiformer.training.train(...)"}
+    hardware = torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU"
+    measured = {"seconds": round(state.seconds, 1), "device": hardware}
+    facts = _facts(data, config, recipe, dev=dev, test=test) | said | measured
     card = model_card(name or folder.resolve().name, config, facts | {"parameters": _size(embed) + _size(classifier)})
     write_folder(
         folder,
@@ -120,8 +121,8 @@ def _size(module: nn.Module) -> int:
 
 
 def _named(value: Any) -> Any:
-    """A setting as a card shows it: of the folder of a model its name alone."""
-    return Path(value).resolve().name if isinstance(value, str) and Path(value).is_dir() else value
+    """A setting as a card shows it: of a folder or a file its name alone."""
+    return Path(value).resolve().name if isinstance(value, str) and Path(value).exists() else value
 
 
 def evaluate(model: Model, examples: Sequence[Example], *, device: str = "auto", batch_size: int = 512) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -38,6 +39,27 @@ def capture(module: nn.Module, example: Tensor) -> Graph:
         graph = builder.graph(output)
         agree(graph, module, example)
     return graph
+
+
+def follow(module: nn.Module, example: Tensor, program: Any) -> Graph:
+    """The graph of a module whose constants are its own parameters, so that gradients reach them: `program` is what
+    `exported` gave for this shape. It is not compared with the module, so nothing is proved of it."""
+    builder = Builder(points(example, (0.0, 1.0)))
+    with torch.enable_grad():
+        weights = dict(module.named_parameters())
+        output = trace(module, builder) if program is None else _walk(program, builder, weights)
+        if builder.problems:
+            raise UnsupportedError(_report(module, builder.problems))
+        assert isinstance(output, Ref)
+        return builder.graph(output)
+
+
+def exported(module: nn.Module, example: Tensor) -> Any:
+    """What `follow` needs of a module for inputs of one shape; None where the module itself is enough."""
+    with torch.no_grad():
+        capture(module, example)  # errors come here, in one line
+        direct = getattr(module, "direct", False) and trace(module, Builder(points(example, (0.0,)))) is not None
+        return None if direct else _export(module, example)
 
 
 def _export(module: nn.Module, example: Tensor) -> Any:
@@ -83,9 +105,9 @@ def _walked(module: nn.Module, example: Tensor, builder: Builder) -> Any:
         ) from error
 
 
-def _walk(program: Any, builder: Builder) -> Any:
+def _walk(program: Any, builder: Builder, weights: Mapping[str, Tensor] | None = None) -> Any:
     signature = program.graph_signature
-    constants = {**program.state_dict, **program.constants}
+    constants = {**program.state_dict, **program.constants, **(weights or {})}
     lifted = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     lifted.update(getattr(signature, "inputs_to_lifted_tensor_constants", {}))
     env: dict[Any, Any] = {}

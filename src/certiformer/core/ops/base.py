@@ -287,6 +287,11 @@ def ulp(x: Tensor) -> float:
     return float(torch.finfo(x.dtype).eps) / 2
 
 
+def root_of(x: Tensor) -> Tensor:
+    """`sqrt(x)`, with the gradient 0 where x is 0: its own is infinite there, and times 0 no number."""
+    return torch.where(x != 0, torch.where(x != 0, x, 1).sqrt(), 0)
+
+
 def outward(lower: Tensor, upper: Tensor, magnitude: Tensor, ulps: float = 4.0) -> tuple[Tensor, Tensor]:
     """Move two bounds apart by the rounding of a few operations on numbers of the given magnitude."""
     tiny = torch.finfo(magnitude.dtype).tiny

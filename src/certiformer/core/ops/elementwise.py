@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, ulp
+from .base import Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, root_of, ulp
 
 
 class Elementwise(Op):
@@ -320,7 +320,7 @@ class Tanh(Monotone):
         """`min over [l, u] of tanh(x) - slope x`, for any slope: at an end or where `tanh' = slope`, x <= 0."""
         # tanh'(x) = s at tanh(x) = -sqrt(1 - s); a rounded root only misses by the square of the rounding
         s = slope.clamp(min=torch.finfo(slope.dtype).tiny, max=1)
-        root = -torch.atanh(torch.sqrt(1 - s).clamp(max=1 - ulp(s)))
+        root = -torch.atanh(root_of(1 - s).clamp(max=1 - ulp(s)))
         root = torch.minimum(torch.maximum(root, l), u)
         ends = torch.minimum(torch.tanh(l) - slope * l, torch.tanh(u) - slope * u)
         return torch.minimum(ends, torch.tanh(root) - slope * root)

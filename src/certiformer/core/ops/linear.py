@@ -150,7 +150,7 @@ class Shift(Affine):
         return type(self)(value), (shared_axis(axis, output, inputs[0]),)
 
     def floor(self, *floors: float) -> float:
-        least = float(self.value.min())
+        least = float(self.value.detach().min())
         return math.nextafter(floors[0] + least, -math.inf) if floors[0] else least
 
     def interval(self, *boxes: Box) -> Box:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
+from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, root_of
 
 HUGE = 1e30  # in the place of a remainder that is not known
 FARTHEST = 0.99  # of its length that a vector may move before its direction is taken for any
@@ -163,4 +163,4 @@ def curved(t: Tensor, a: Tensor) -> Tensor:
     along = torch.maximum((first - t * t / 4).abs(), (last - t * t / 4).abs())
     across = s[1:] * t * t * torch.maximum(shorter, longer).clamp(min=0) ** 2
     occurs = (1 - first) * (1 - first + d) >= 1 - a - 64 * torch.finfo(t.dtype).eps
-    return torch.sqrt(torch.where(occurs, along * along + across, 0).amax(dim=-1))
+    return root_of(torch.where(occurs, along * along + across, 0).amax(dim=-1))

@@ -1,0 +1,197 @@
+"""Words replaced, at most so many at once: sets, verdicts and the accuracy of a file, against all combinations."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import certiformer as cf
+from calling import run, tiny_folder
+from certiformer.core.sets import Choices
+from certiformer.errors import InputError
+from certiformer.questions import verdict
+from certiformer.sweep.synonyms import read_texts, synonyms
+from conftest import IDS
+from questions.test_verdict import VOCABULARY, margin, model
+
+__all__ = ["model"]  # a fixture
+OTHERS = {1: [8, 9], 2: [10, 4], 3: [11]}  # position -> ids of substitutes
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, None])
+def test_the_extremes_are_those_of_as_many_moves_as_there_may_be(most):
+    generator = torch.Generator().manual_seed(0)
+    centre = torch.randn(1, 1, 5, 3, generator=generator, dtype=torch.float64)
+    moves = {
+        i: torch.randn(k, 3, generator=generator, dtype=torch.float64) for i, k in ((1, 2), (2, 1), (4, 2))
+    }  # t is larger than any
+    choices = Choices.of(centre, moves, most=most)
+    function = torch.randn(2, 1, 9, 4, generator=generator, dtype=torch.float64)
+    rest = [torch.cat([torch.zeros(1, 3, dtype=torch.float64), m]) for m in moves.values()]
+    values = [
+        torch.einsum("yzmr,m->yzr", function, torch.cat(point))
+        for point in itertools.product(*rest)
+        if most is None or sum(bool(p.any()) for p in point) <= most
+    ]
+    low, high = choices.extremes(function)
+    every = torch.stack(values)
+    assert torch.allclose(low, every.amin(dim=0), rtol=0, atol=1e-12)
+    assert torch.allclose(high, every.amax(dim=0), rtol=0, atol=1e-12)
+    assert (choices.magnitude(function) >= every.abs().amax(dim=0) - 1e-12).all()
+    reached = max(float(torch.linalg.vector_norm(v[0, 0])) for v in values)
+    assert float(choices.distance(function[0])) >= reached - 1e-12
+    if most == 1:  # one at a time reaches less than all
+        assert (high < Choices.of(centre, moves).extremes(function)[1]).any()
+
+
+def least(model, ids, label, most):
+    """The least margin of all texts with at most so many words replaced, and how many those are."""
+    choices = [[i, *OTHERS.get(k, [])] for k, i in enumerate(ids)]
+    rows = [r for r in itertools.product(*choices) if sum(a != b for a, b in zip(r, ids, strict=True)) <= most]
+    return min(margin(model, model.embed(torch.tensor([row])), label) for row in rows), len(rows)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("few", [0, 2_000])
+def test_a_verdict_agrees_with_every_combination(model, monkeypatch, most, few):
+    monkeypatch.setattr(verdict, "MOST_AFTER", few)
+    if not few:  # by bounds alone: words must be close to each other
+        with torch.no_grad():
+            for table in model.embed.parameters():
+                table.copy_(table.mean(dim=0) + 0.1 * (table - table.mean(dim=0)))
+    words = {i: [VOCABULARY[t] for t in others] for i, others in OTHERS.items()}
+    statuses = set()
+    for change in range(3):
+        ids = [*IDS[:4], 4 + change, *IDS[5:]]
+        result = cf.certify(model, ids, substitutions=words, replaced=most)
+        exact, count = least(model, ids, result.label, most)
+        statuses.add(result.status)
+        assert result.replaced == most
+        if result.status == "certified":
+            assert 0 < result.margin <= exact + 1e-9
+        if result.status == "refuted":
+            assert exact <= 0
+            replaced = sum(a != VOCABULARY[b] for a, b in zip(result.counterexample.words, ids, strict=True))
+            assert replaced <= most
+        if few and exact > 1e-6:
+            assert result.status == "certified"
+        assert count == verdict.candidates(*prepared_of(model, ids, words), most).count
+    assert "certified" in statuses
+
+
+def prepared_of(model, ids, words):
+    from certiformer.options import Options
+    from certiformer.questions.inputs import prepare_exactly
+    from certiformer.questions.workspace import Workspace
+
+    return prepare_exactly(Workspace(model), ids, None, Options()), words
+
+
+def test_wrong_calls_are_one_line(model):
+    words = {1: ["e"]}
+    for change, message in (
+        ({"replaced": 0}, "replaced=0"),
+        ({"replaced": 1, "certificate": "x.cert"}, "has no a proof|has no"),
+        ({"substitutions": {0: ["e"]}}, "position of a word"),
+        ({"substitutions": {1: "e"}}, "expected a list"),
+    ):
+        with pytest.raises(InputError, match=message):
+            cf.certify(model, IDS, **{"substitutions": words, **change})
+    with pytest.raises(InputError, match="needs substitutions"):
+        cf.certify(model, IDS, eps=0.1, replaced=1)
+
+
+WORDS = ("good", "fine", "bad", "film", "movie", "a", "the")
+TEXTS = [
+    {"label": 0, "words": ["a", "good", "film"], "candidates": [[], ["good", "fine", "bad"], ["film", "movie", "zzz"]]},
+    {"label": 1, "words": ["a", "good", "film"], "candidates": [[], ["good", "fine", "bad"], ["film", "movie", "zzz"]]},
+    {
+        "label": 1,
+        "words": ["The", "bad", "movie"],
+        "candidates": [["the"], ["bad", "good"], ["movie", "film", "movie"]],
+    },
+    {"label": 0, "words": ["the", "the"], "candidates": [[], []]},
+    {"label": 0, "words": ["bad"] * 40, "candidates": [[]] * 40},
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("tiny") / "m", WORDS)
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    path = tmp_path / "candidates.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(TEXTS).encode()))
+    return path
+
+
+def test_the_accuracy_of_a_file_is_that_of_every_combination(folder, file):
+    found = synonyms(folder, file, budgets=[2, 1])
+    model = cf.load(folder)
+
+    def answers(words):
+        ids = [2, *model.tokenizer.word_ids(words), 3]
+        return int(model.module(model.embed(torch.tensor([ids]))).argmax())
+
+    for text, record in zip(TEXTS[:4], found.records, strict=False):
+        choices = [[w, *c[1:]] for w, c in zip(text["words"], text["candidates"], strict=True)]
+        for k, budget in enumerate(found.budgets):
+            rows = [
+                row
+                for row in itertools.product(*choices)
+                if sum(a != b for a, b in zip(row, text["words"], strict=True)) <= budget
+            ]
+            holds = all(answers(row) == text["label"] for row in rows)
+            assert record["certified"][k] == holds  # so few combinations are all tried
+            assert not (record["refuted"][k] and holds)
+    assert found.records[0]["unknown"] == 1
+    assert found.records[0]["substitutes"] == 4
+    assert found.records[4]["certified"] == (False, False)
+    assert found.records[4]["reason"] is not None  # longer than the model takes
+    assert {r["right"] for r in found.records} == {True, False}
+    assert any(found.records[i]["certified"][0] for i in range(4))
+    assert found.clean == sum(r["right"] for r in found.records) / 5
+    assert found.certified(2) <= found.certified(1) <= found.clean
+
+
+def test_what_is_finished_is_kept(folder, file, tmp_path, monkeypatch):
+    first = synonyms(folder, file, budgets=[1, 2], out=tmp_path / "out", texts=2)
+    calls = []
+    from certiformer.sweep import synonyms as module
+
+    real = module.replaced
+    monkeypatch.setattr(module, "replaced", lambda *given: calls.append(given[1]) or real(*given))
+    whole = synonyms(folder, file, budgets=[1, 2], out=tmp_path / "out")
+    assert len(calls) == 3
+    assert whole.records[0]["certified"] == list(first.records[0]["certified"])
+    assert len(synonyms(folder, file, budgets=[1], out=tmp_path / "out").records) == 5  # other budgets: asked again
+    assert len(calls) == 8
+    assert (tmp_path / "out" / "synonyms.csv").read_text().splitlines()[0] == "budget,certified,attacked"
+
+
+def test_on_the_command_line(folder, file, tmp_path, capsys):
+    code, out, err = run(capsys, "synonyms", file, "--model", folder, "--budgets", "1,2", "--out", tmp_path / "o")
+    assert code == 0, err
+    assert "at most 2" in out
+    assert "unknown words" in out
+    bad = tmp_path / "bad.json"
+    bad.write_text('[{"label": 0, "words": ["a"], "candidates": []}]')
+    for given, said in (
+        ((file, "--budgets", "x"), "whole numbers"),
+        ((file, "--budgets", "0"), "budget=0"),
+        ((tmp_path / "none.json",), "cannot be read"),
+        ((bad,), "text 1: expected"),
+    ):
+        code, _, err = run(capsys, "synonyms", *given, "--model", folder)
+        assert code != 0
+        assert said in err
+    bad.write_text("{}")
+    with pytest.raises(InputError, match="expected a list"):
+        read_texts(bad)

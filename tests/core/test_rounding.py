@@ -156,28 +156,29 @@ def test_more_terms_than_a_precision_can_add_up_are_the_reason_of_unknown(
 
 
 class Chain(torch.nn.Module):
-    """Three linear layers, the first of them as large as the others are small."""
+    """Three linear layers, the first of them as large as the others are small, at one position or at all."""
 
-    def __init__(self, sizes: tuple[float, float, float]) -> None:
+    def __init__(self, sizes: tuple[float, float, float], *, first: bool) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.first = sizes, first
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = x[:, 0]
+        y = x[:, 0] if self.first else x
         for size in self.sizes:
             y = y @ (torch.eye(2, dtype=x.dtype, device=x.device) * size)
-        return y
+        return y if self.first else y[:, 0]
 
 
+@pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("method", ["ibp", "forward", "backward", "backward-forward"])
 @pytest.mark.parametrize(
     ("dtype", "sizes"), [(torch.float64, (1e300, 1e-170, 1e-170)), (torch.float32, (1e36, 1e-25, 1e-25))]
 )
 def test_coefficients_that_vanish_are_not_forgotten(
-    method: Any, dtype: torch.dtype, sizes: tuple[float, float, float]
+    method: Any, dtype: torch.dtype, sizes: tuple[float, float, float], first: bool
 ) -> None:
     """The product of the small ones underflows before it meets the large one; the answer flips at 0.1 / sqrt(2)."""
     x = torch.tensor([[1.0, 0.9], [1.0, 1.0]], dtype=dtype)
-    prepared = prepare(cf.Model(module=Chain(sizes)), x, dtype=dtype)
+    prepared = prepare(cf.Model(module=Chain(sizes, first=first)), x, dtype=dtype)
     problem = problem_of([(prepared, (0,))], p=2.0, method=method, relaxation="tight")
     assert not bool((problem.margins(torch.tensor([0.2], dtype=dtype)).lower > 0).any())

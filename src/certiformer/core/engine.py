@@ -429,9 +429,9 @@ class Engine:
         if local is None:
             return self.slack(node, self.magnitude(node))
         if node.index not in self.local_sizes:
-            size = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.nominal)
+            size, largest = sizes(self.graph, local, self.magnitude(self.graph.nodes[0]), self.nominal)
             self.local_sizes[node.index] = size
-            self.largest = torch.maximum(self.largest, entries(size).amax(dim=1))
+            self.largest = torch.maximum(self.largest, largest)
         return self.slack(node, self.local_sizes[node.index], local.terms)
 
     def slack(self, node: Node, size: Tensor | None, inner: int = 1) -> Tensor | None:

@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from .coefficients import Coefficients, Link, SplitSlope
 from .graph.graph import Graph, Input, Node
-from .ops.base import Box
+from .ops.base import Box, entries
 from .ops.movement import Movement
 from .rounding import least, load, terms
 from .sets import Perturbation
@@ -119,10 +120,11 @@ def _local(graph: Graph, node: Node, like: Tensor) -> Local | None:
     return Local(axis, link.offset, block, tuple(reversed(following.chain)), following.terms)
 
 
-def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> Tensor:
+def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> tuple[Tensor, Tensor]:
     """`|W_k| ... |W_1| |x|_max + ...`: what is added up on the way from the input, given the sizes of its entries.
 
-    With what underflows on the way, which the next matrices may make large.
+    With what underflows on the way, which the next matrices may make large; and the largest size that is met there, by
+    instance: a product of the last matrices that underflows would have been multiplied by it.
     """
     known = {0: size}
     for index in local.chain:
@@ -136,4 +138,5 @@ def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> Te
         if planes.lower is not None:
             total = total + planes.lower.abs()
         known[index] = (total + least(size)).expand(total.shape[0], *node.shape)
-    return known[local.chain[-1]]
+    largest = torch.stack(torch.broadcast_tensors(*(entries(known[i]).amax(dim=1) for i in (0, *local.chain))))
+    return known[local.chain[-1]], largest.amax(dim=0)

@@ -138,5 +138,7 @@ def sizes(graph: Graph, local: Local, size: Tensor, nominal: list[Tensor]) -> tu
         if planes.lower is not None:
             total = total + planes.lower.abs()
         known[index] = (total + least(size)).expand(total.shape[0], *node.shape)
-    largest = torch.stack(torch.broadcast_tensors(*(entries(known[i]).amax(dim=1) for i in (0, *local.chain))))
-    return known[local.chain[-1]], largest.amax(dim=0)
+    largest = entries(size).amax(dim=1)
+    for index in local.chain:
+        largest = torch.maximum(largest, entries(known[index]).amax(dim=1))
+    return known[local.chain[-1]], largest

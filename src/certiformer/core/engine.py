@@ -312,7 +312,7 @@ class Engine:
             box = self.box(node)
             length = norm(box.radius + ulp(box.lower) * box.lower.abs(), 2.0, dim=1 + key[1])
             if node.perturbed and key[1] not in self.graph.position_axes[node.index]:  # those move one by one
-                length = torch.minimum(length, by_sweeps(self, node, box, key[1]).distance)
+                length = torch.fmin(length, by_sweeps(self, node, box, key[1]).distance)  # whatever is a number
             self.lengths[key] = length
         return self.lengths[key]
 

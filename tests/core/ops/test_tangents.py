@@ -38,7 +38,7 @@ def near(x: list[Tensor], boxes: list[Box], op: Op, lengths: list[Tensor]) -> li
 @pytest.mark.parametrize("kind", BOXES)
 def test_tangents(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: str) -> None:
     generator = torch.Generator().manual_seed(sum(map(ord, name + kind)) + k)
-    for share in (1.0, 0.4, math.inf):
+    for share in (1.0, 0.4, math.inf, math.nan):
         boxes = [make_box(kind, s, op.domain(), generator) for s in shapes]
         planes, lengths = tangent_of(op, boxes, share)
         assert (planes is not None) or name not in HAVE

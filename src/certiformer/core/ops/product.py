@@ -122,8 +122,8 @@ class MatMul(Op):
         cx, cy, rx, ry = x.centre, y.centre, x.radius, y.radius
         joint = rows.unsqueeze(-1) * columns.unsqueeze(-2)
         gap = torch.minimum(rx @ ry, torch.where(torch.isnan(joint), math.inf, joint))  # 0 times unknown: the entries
-        terms = rx * across.unsqueeze(-2)
-        whole = torch.minimum(torch.where(torch.isnan(terms), 0, terms).sum(dim=-1), gap.sum(dim=-1))
+        terms = torch.where(rx == 0, 0, rx * across.unsqueeze(-2))
+        whole = torch.fmin(terms.sum(dim=-1), gap.sum(dim=-1))  # lengths that are not numbers are not known
         middle, size = -(cx @ cy), 3 * ((cx.abs() + rx) @ (cy.abs() + ry))
         lower, upper = outward(middle - gap, middle + gap, size, ulps=x.shape[-1] + 8)
         _, whole = outward(whole, whole, size.sum(dim=-1), ulps=x.shape[-1] + y.shape[-1] + 8)

@@ -102,6 +102,7 @@ class Recipe:
     embedding_noise: float = option(0.0, "Gaussian noise on the embeddings.")
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
     word_dropout: float = option(0.1, "Share of words shown as unknown.")
+    averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
@@ -123,7 +124,7 @@ class Recipe:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a positive number")
         if not 0 < self.synonyms_weight <= 1:
             raise InputError(f"synonyms_weight={self.synonyms_weight!r}: expected a number above 0, at most 1")
-        for name in ("warmup", "word_dropout", "label_smoothing", "allowed_loss"):
+        for name in ("warmup", "word_dropout", "label_smoothing", "averaging", "allowed_loss"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")
         for name in (

@@ -12,6 +12,7 @@ from certiformer.data import Example, load_data
 from certiformer.errors import InputError
 from certiformer.models import Config, load
 from certiformer.training import Recipe, accuracy, build_vocabulary, checkpoint, encode, evaluate, pick_device, train
+from certiformer.training.averaging import Average
 from certiformer.training.batches import epoch_order
 from conftest import DATA, needs_data
 
@@ -44,6 +45,7 @@ def test_learns_the_telling_words(tmp_path, data, norm):
         {"label_smoothing": 0.1},
         {"precision": "bfloat16"},
         {"weight_decay": 1.0},
+        {"averaging": 0.9},
     ],
 )
 def test_every_option_of_the_recipe_changes_the_outcome(tmp_path, data, change):
@@ -95,7 +97,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("later", [False, True])
 def test_a_killed_training_continues_to_the_same_weights(tmp_path, data, evaluation, later):
     """Killed right after an evaluation, or some steps into the next stretch, whose work is then done again."""
-    recipe = replace(RECIPE, batch_size=4, word_dropout=0.1)
+    recipe = replace(RECIPE, batch_size=4, word_dropout=0.1, averaging=0.9)
     whole = train(CONFIG, data, tmp_path / "whole", recipe=recipe, device="cpu")
     count = 0
 
@@ -117,6 +119,32 @@ def test_a_killed_training_continues_to_the_same_weights(tmp_path, data, evaluat
     assert resumed.history == whole.history
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_an_average_follows_the_weights_and_gives_them_back():
+    weights = [torch.zeros(2), torch.ones(3, 3)]
+    average, expected = Average(weights, 0.5), 0.0
+    for step in range(1, 31):
+        weights[0].fill_(step)
+        average.follow()
+        decay = min(0.5, step / (step + 10))
+        expected = decay * expected + (1 - decay) * step
+    with average.shown():
+        assert torch.allclose(weights[0], torch.full((2,), expected))
+        assert torch.equal(weights[1], torch.ones(3, 3))
+    assert torch.equal(weights[0], torch.full((2,), 30.0))
+    later = Average([torch.zeros(2), torch.zeros(3, 3)], 0.5)
+    later.restore(average.to_tensors(), 30)
+    assert all(map(torch.equal, later.mean, average.mean))
+
+
+def test_without_averaging_the_weights_themselves_are_shown():
+    weight = torch.ones(2)
+    average = Average([weight], 0.0)
+    weight.fill_(3.0)
+    average.follow()
+    with average.shown():
+        assert torch.equal(weight, torch.full((2,), 3.0))
 
 
 def test_the_best_weights_are_kept_not_the_last(tmp_path, data):

@@ -33,12 +33,11 @@ class State:
 def write(
     folder: Path,
     state: State,
-    weights: Mapping[str, Tensor],
-    best: Mapping[str, Tensor],
+    parts: Mapping[str, Mapping[str, Tensor]],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Replace the checkpoint of a folder."""
-    tensors = {f"weights.{k}": v for k, v in weights.items()} | {f"best.{k}": v for k, v in best.items()}
+    """Replace the checkpoint of a folder: the named parts, and the optimizer's moments."""
+    tensors = {f"{name}.{k}": v for name, tensors in parts.items() for k, v in tensors.items()}
     for index, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{key}": value for key, value in values.items()}
     copied = {k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}

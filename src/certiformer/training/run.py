@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..recipe import Recipe
 from . import checkpoint
+from .averaging import Average
 from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order, some_words
 from .bound import CertifiedMargin, of_short_texts
 from .movement import movement
@@ -81,6 +82,7 @@ class Run:
         self.substituting = None if table is None else Substituting(self.embed, self.classifier, table.to(device))
         if table is not None:
             self.growing = self.steps - 1  # the last weights
+        self.average = Average(self.parameters, recipe.averaging)
         self.best = self._weights()
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
@@ -90,6 +92,7 @@ class Run:
             self._load(checkpoint.part(tensors, "weights"))
             self.best = {k: v.to(device) for k, v in checkpoint.part(tensors, "best").items()}
             checkpoint.restore_optimizer(self.optimizer, tensors)
+            self.average.restore(checkpoint.part(tensors, "average"), self._done(self.state.segment))
             self.resumed = True
 
     def finish(self) -> checkpoint.State:
@@ -99,11 +102,10 @@ class Run:
                 continue
             generator = torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + epoch)
             order = epoch_order(self.parts["train"].lengths, batch_size=self.recipe.batch_size, generator=generator)
-            for part in range(self._segments):
-                if epoch * self._segments + part >= self.state.segment:
-                    first = part * len(order) // self._segments
-                    end = (part + 1) * len(order) // self._segments
-                    self._segment(order[first:end], epoch * self.steps_per_epoch + first)
+            for segment in range(epoch * self._segments, (epoch + 1) * self._segments):
+                if segment >= self.state.segment:
+                    first, end = (self._done(k) - epoch * self.steps_per_epoch for k in (segment, segment + 1))
+                    self._segment(order[first:end], self._done(segment))
         self._load(self.best)
         return self.state
 
@@ -115,6 +117,11 @@ class Run:
     @property
     def _segments(self) -> int:
         return min(self.recipe.evaluations, self.steps_per_epoch)
+
+    def _done(self, segments: int) -> int:
+        """The steps of so many segments."""
+        epochs, part = divmod(segments, self._segments)
+        return epochs * self.steps_per_epoch + part * self.steps_per_epoch // self._segments
 
     def _segment(self, order: Sequence[Tensor], first_step: int) -> None:
         started, before = time.perf_counter(), self.state
@@ -132,10 +139,11 @@ class Run:
                 f"training diverged before step {first_step + len(order)} (the loss is {loss}): use a smaller "
                 f"learning_rate than {self.recipe.learning_rate:g}"
             )
-        dev = accuracy(self.embed, self.classifier, self.parts["dev"])
-        better = dev > before.best_accuracy or first_step < self.growing
-        if better:
-            self.best = self._weights()
+        with self.average.shown():
+            dev = accuracy(self.embed, self.classifier, self.parts["dev"])
+            better = dev > before.best_accuracy or first_step < self.growing
+            if better:
+                self.best = self._weights()
         self.state = checkpoint.State(
             settings=before.settings,
             segment=before.segment + 1,
@@ -144,7 +152,8 @@ class Run:
             seconds=before.seconds + time.perf_counter() - started,
             history=(*before.history, (loss, dev)),
         )
-        checkpoint.write(self.folder, self.state, self._weights(), self.best, self.optimizer)
+        parts = {"weights": self._weights(), "best": self.best, "average": self.average.to_tensors()}
+        checkpoint.write(self.folder, self.state, parts, self.optimizer)
         if self.progress:
             self._report(first_step + len(order), loss, self.state.seconds, evaluated=True)
 
@@ -162,6 +171,7 @@ class Run:
             torch.isfinite(length)
         ):  # bounds that overflow have no gradient
             self.optimizer.step()
+        self.average.follow()
         return loss.detach()
 
     def _loss(self, batch: Batch, step: int) -> Tensor:

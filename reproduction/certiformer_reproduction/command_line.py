@@ -52,7 +52,7 @@ def parser(prog: str) -> Parser:
     """Every command with its options."""
     top = Parser(prog=prog, description="The paper's tables run again, the models they need, and benchmarks.")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_tables, _plots, _bench, _vit, _zoo, _recipes, _tightness, _results, _performance):
+    for add in (_tables, _plots, _bench, _vit, _zoo, _recipes, _certifiable, _tightness, _results, _performance):
         add(commands)
     return top
 
@@ -275,6 +275,30 @@ def _run_recipes(given: Given) -> int:
 
     for text in table(given.models, data_dir=given.data_dir, norm=given.norm, relaxation=given.relaxation):
         print(text, flush=True)
+    return 0
+
+
+def _certifiable(commands: Any) -> None:
+    command = _command(commands, "certifiable", _run_certifiable, "what training for certificates brought, in Markdown")
+    _data_dir(command)
+    _of_bounds(command, "device", "method", "relaxation", "budget", "steps", "splits", "tolerance", "threads")
+    command.set_defaults(tolerance=0.02)
+    add = command.add_argument
+    add("models", nargs="+", help="bundled names or model folders")
+    add("--data", default="sst", help="sst, yelp, or a table of your own")
+    add("--out", "-o", type=Path, default=Path("results/certifiable"), help="folder for what is measured")
+    add("--sentences", type=int, default=100, help="how many test sentences, drawn at random")
+    add("--norm", default="2", help="1, 2 or inf")
+
+
+def _run_certifiable(given: Given) -> int:
+    from certiformer.norms import norm_order
+    from certiformer.options import Options
+
+    from .studies.certifiable import Settings, study
+
+    given.options, given.norm = _settings(Options, given), norm_order(given.norm)
+    study(_settings(Settings, given), say=lambda text: print(text, flush=True))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 import certiformer as cf
 from calling import run
 from certiformer.errors import InputError
-from certiformer.training import FineTuned, FineTuning, checkpoint, finetune, movement
+from certiformer.training import FineTuned, FineTuning, Recipe, checkpoint, finetune, front, movement
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 transformers.logging.set_verbosity_error()
@@ -113,6 +114,22 @@ def test_texts_that_are_too_long_are_cut_and_counted(tmp_path, data):
     assert done.cut == 1
 
 
+def test_a_front_of_weights_is_measured_and_goes_on(tmp_path, data, learned):
+    recipe, given = replace(RECIPE, epochs=2), {"weights": [0.1], "sentences": 2, "device": "cpu"}
+    found = front(learned.folder, data, tmp_path / "f", recipe=recipe, **given)
+    assert [p.weight for p in found.points] == [0.0, 0.1]
+    assert all(p.of_length > 0 and p.dev_accuracy > 0.5 and p.seconds > 0 for p in found.points)
+    facts = json.loads((found.folder / "training.json").read_text())
+    assert facts["recipe"]["certify"] == found.chosen.weight
+    assert facts["dev_accuracy"] == found.chosen.dev_accuracy
+    (tmp_path / "f" / "config.json").unlink()  # as if it had been killed before the last file
+    (tmp_path / "f" / "weight-0.1" / "point.json").unlink()  # and before the last measurement
+    again = front(learned.folder, data, tmp_path / "f", recipe=recipe, **given)
+    assert [replace(p, measuring=0.0) for p in again.points] == [replace(p, measuring=0.0) for p in found.points]
+    with pytest.raises(InputError, match="FineTuning"):
+        front(learned.folder, data, tmp_path / "g", recipe=Recipe(), **given)
+
+
 def test_what_cannot_be_trained_is_one_line(tmp_path, data):
     source = saved(tmp_path / "before")
     for given, message in (
@@ -139,6 +156,13 @@ def test_the_command(tmp_path, data, learned, capsys):
     assert "before" in out
     assert "now" in out
     assert "penalty" in err
+    few = ["--weights", "0.05", "--sentences", "2", "--allowed-loss", "0.5", "--quiet"]
+    flags[flags.index("--certify") + 1] = "auto"
+    code, out, err = run(capsys, "finetune", learned.folder, "--data", folder, "--out", tmp_path / "f", *flags, *few)
+    assert code == 0, err
+    assert "the knee within 50.0%" in out
+    assert sorted(p.name for p in (tmp_path / "f").glob("weight-*")) == ["weight-0", "weight-0.05"]
+    assert cf.certify(cf.load(tmp_path / "f"), "the film was good", eps=1e-4).status == "certified"
     code, out, err = run(capsys, "finetune", tmp_path / "nothing", "--data", folder, "--out", tmp_path / "n")
     assert code == 2
     assert len(err.strip().splitlines()) == 1

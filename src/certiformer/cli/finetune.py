@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -13,13 +14,13 @@ from ..options import Machine
 from ..recipe import FineTuning
 from . import INTERRUPTED
 from .flags import Given, command, one_argument
-from .options import Labelled, Quiet
+from .options import Labelled, Quiet, Weighing
 from .terminal import say
-from .train import training_progress
+from .train import show_front, training_progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Further(Labelled, Quiet):
+class Further(Labelled, Weighing, Quiet):
     """What is trained on, and where the model goes."""
 
     out: Path = option(MISSING, "Folder to write the model to.")
@@ -52,13 +53,18 @@ def finetune(given: Given) -> int:
     from ..data import Tables, load_data
     from ..models import load
     from ..training import finetune as run
+    from ..training import front
 
-    asked, source = given(Further), given.values["model"]
+    asked, source, weight = given(Further), given.values["model"], given(Further).weight()
     tables = given(Tables, names=load(source).labels)
     loaded = load_data(asked.data, data_dir=asked.data_dir, tables=tables)
     try:
         with training_progress(quiet=asked.quiet) as progress:
-            done = run(source, loaded, asked.out, recipe=given(FineTuning), device=given.device, progress=progress)
+            told: dict[str, Any] = {"device": given.device, "progress": progress}
+            told["recipe"] = given(FineTuning, certify=weight or 0.0)
+            if weight is None:
+                return show_front(front(source, loaded, asked.out, **told, **asked.tried()))
+            done = run(source, loaded, asked.out, **told)
     except KeyboardInterrupt:
         say(f"stopped; the same command continues from the last checkpoint in {asked.out}")
         return INTERRUPTED

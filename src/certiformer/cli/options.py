@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..core.names import option
 from ..data.tables import Form
+from ..errors import InputError
 
 ANY_NORMS = "1, 2, inf (or l1, l2, linf); may be given several times."
 
@@ -55,6 +57,30 @@ class Norms:
     """In which norms."""
 
     norm: tuple[str, ...] = option(("2",), ANY_NORMS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighing:
+    """The weight of the penalty for certificates."""
+
+    certify: str = option("0", "Weight of the penalty that makes a model certifiable, or auto: several are tried.")
+    weights: str = option("0.02,0.1,0.5", "Weights that --certify auto tries beside 0.")
+    sentences: int = option(16, "Short dev texts of which --certify auto certifies a word.")
+
+    def weight(self) -> float | None:
+        """The one that was given, None for auto."""
+        return None if self.certify == "auto" else _number(self.certify)
+
+    def tried(self) -> dict[str, Any]:
+        """What `certiformer.training.front` is told."""
+        return {"weights": [_number(w) for w in self.weights.split(",")], "sentences": self.sentences}
+
+
+def _number(written: str) -> float:
+    try:
+        return float(written)
+    except ValueError:
+        raise InputError(f"--certify {written}: expected a number, or auto") from None
 
 
 @dataclass(frozen=True, kw_only=True)

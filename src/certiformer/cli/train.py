@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from ..core.names import option
-from ..errors import InputError
 from ..numbers import NOTHING, down
 from ..options import Machine
 from ..recipe import SHORT_NAMES, Config, Recipe
 from . import INTERRUPTED
 from .flags import Given, command
-from .options import Labelled, Quiet
+from .options import Labelled, Quiet, Weighing
 from .progress import progress_bar
 from .terminal import console, say
 from .view import table
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Labelled, Quiet):
+class Training(Labelled, Weighing, Quiet):
     """What is trained on, and where the model goes."""
 
     out: Path = option(MISSING, "Folder to write the model to.")
-    certify: str = option("0", "Weight of the penalty that makes a model certifiable, or auto: several are tried.")
-    weights: str = option("0.02,0.1,0.5", "Weights that --certify auto tries beside 0.")
-    sentences: int = option(16, "Short dev texts of which --certify auto certifies a word.")
     stored_as: Literal["float32", "float16"] = option("float32", "Number format of the stored weights.")
     float16: bool = option(False, "The same as --stored-as float16.")
     bfloat16: bool = option(False, "The same as --precision bfloat16.")
@@ -50,7 +46,7 @@ def train(given: Given) -> int:
     from ..training import front
     from ..training import train as run
 
-    asked, config, weight = given(Training), given(Config), _weight(given(Training).certify)
+    asked, config, weight = given(Training), given(Config), given(Training).weight()
     recipe = given(Recipe, certify=weight or 0.0)
     recipe = replace(recipe, precision="bfloat16") if asked.bfloat16 else recipe
     loaded = load_data(asked.data, data_dir=asked.data_dir, tables=given(Tables))
@@ -59,9 +55,8 @@ def train(given: Given) -> int:
     try:
         with training_progress(quiet=asked.quiet) as progress:
             if weight is None:
-                tried = [_weight(w) or 0.0 for w in asked.weights.split(",")]
-                measured: dict[str, Any] = {"weights": tried, "sentences": asked.sentences}
-                return _show(front(config, loaded, asked.out, recipe=recipe, progress=progress, **measured, **settings))
+                told: dict[str, Any] = {**settings, **asked.tried(), "progress": progress}
+                return show_front(front(config, loaded, asked.out, recipe=recipe, **told))
             trained = run(config, loaded, asked.out, recipe=recipe, progress=progress, **settings)
     except KeyboardInterrupt:
         say(f"stopped; the same command continues from the last checkpoint in {asked.out}")
@@ -71,17 +66,7 @@ def train(given: Given) -> int:
     return 0
 
 
-def _weight(written: str) -> float | None:
-    """The weight that was given, None for auto."""
-    if written == "auto":
-        return None
-    try:
-        return float(written)
-    except ValueError:
-        raise InputError(f"--certify {written}: expected a number, or auto") from None
-
-
-def _show(found: Front) -> int:
+def show_front(found: Front) -> int:
     """The front as a table, and what was chosen."""
     rows = table("weight", "dev", "test", "certified", "of the length", "training")
     for p in found.points:

@@ -1,13 +1,64 @@
-"""The model card written beside a trained model."""
+"""What a folder says of its training: the facts, and the card of a model that was trained from scratch."""
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from ..data import Dataset
+from ..errors import InputError
+from ..models.folder import write_bytes
 from ..models.network import Config
+from ..recipe import Recipe
+
+TRAINING = "training.json"  # the facts, in a folder of Hugging Face's
 
 _NORMS = {"no_var": "without division by the standard deviation", "standard": "standard", "none": "none"}
+
+
+def facts_of(
+    data: Dataset, recipe: Recipe, *, dev: float, test: float | None, seconds: float, device: torch.device
+) -> dict[str, Any]:
+    """On what a model was trained, how, how long, and what came of it."""
+    return {
+        "data": data.name,
+        "train_examples": len(data.train),
+        "dev_accuracy": round(dev, 4),
+        "test_accuracy": None if test is None else round(test, 4),
+        "seed": recipe.seed,
+        "recipe": {k: _named(v) for k, v in asdict(recipe).items() if k != "seed" and v is not None},
+        "date": datetime.date.today().isoformat(),
+        "seconds": round(seconds, 1),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+    }
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Beside a model whose own files have no place for them."""
+    write_bytes(folder / TRAINING, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What `write_facts` wrote, nothing where it did not."""
+    path = folder / TRAINING
+    if not path.is_file():
+        return {}
+    try:
+        facts: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: does not say how the model was trained ({error})") from None
+    return facts
+
+
+def _named(value: Any) -> Any:
+    """A setting as a card shows it: of a folder or a file its name alone."""
+    return Path(value).resolve().name if isinstance(value, str) and Path(value).exists() else value
 
 
 def model_card(name: str, config: Config, facts: Mapping[str, Any]) -> str:

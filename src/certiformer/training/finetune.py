@@ -21,6 +21,7 @@ from ..models.wrapped import FromEmbeddings
 from ..recipe import FineTuning
 from . import checkpoint
 from .batches import Encoded, accuracy
+from .card import facts_of, write_facts
 from .run import Progress, Run, own_randomness
 from .start import fingerprint, may_begin, not_collapsed
 
@@ -94,13 +95,14 @@ def finetune(
         run = Run((words, logits), recipe, parts, folder, progress, settings)
         state = run.finish()
     not_collapsed(recipe, state, data.dev)
+    test = accuracy(words, logits, parts["test"], batch_size=recipe.batch_size) if "test" in parts else None
     model.eval().requires_grad_(False).cpu()
     with without_bars():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    facts = facts_of(data, recipe, dev=state.best_accuracy, test=test, seconds=state.seconds, device=where)
+    write_facts(folder, facts)
     (folder / checkpoint.FILE).unlink(missing_ok=True)
-    logits.to(where)
-    test = accuracy(words, logits, parts["test"], batch_size=recipe.batch_size) if "test" in parts else None
     return FineTuned(folder, before, state.best_accuracy, test, state.seconds, state.history, run.halved, cut)
 
 

@@ -27,8 +27,11 @@ from ..data import Dataset, Example
 from ..errors import InputError
 from ..models import load
 from ..models.folder import CONFIG, write_bytes
-from ..recipe import Config, Recipe
+from ..models.model import Model
+from ..recipe import Config, FineTuning, Recipe
 from . import checkpoint
+from .card import read_facts
+from .finetune import FineTuned, finetune
 from .run import Progress
 from .start import CollapsedError, may_begin
 from .train import Trained, train
@@ -91,7 +94,7 @@ class Front:
 
 
 def front(
-    config: Config,
+    model: Config | str | os.PathLike[str],
     data: Dataset,
     out: str | os.PathLike[str],
     *,
@@ -105,10 +108,14 @@ def front(
 ) -> Front:
     """Train with each weight, measure, and choose: the model at the knee is written to `out`, all in folders below it.
 
-    The weight 0 is always among them: accuracy that is lost is lost in comparison with it, and `recipe.allowed_loss`
-    says how much may be. A front that was stopped goes on where it was.
+    `model` is the shape of a classifier to train from scratch, or a folder with a Hugging Face classifier (or
+    "hf:NAME") to train on, which takes `FineTuning` as its recipe. The weight 0 is always among them: accuracy that is
+    lost is lost in comparison with it, and `recipe.allowed_loss` says how much may be. A front that was stopped goes on
+    where it was.
     """
-    recipe, folder = recipe or Recipe(), Path(out)
+    folder, recipe = Path(out), recipe or (Recipe() if isinstance(model, Config) else FineTuning())
+    if not isinstance(model, Config) and not (isinstance(recipe, FineTuning) and stored_as == "float32"):
+        raise InputError(f"model={os.fspath(model)!r}: expected a FineTuning as recipe, and stored_as='float32'")
     if recipe.certify:
         raise InputError(f"certify={recipe.certify:g}: a front tries weights of its own; leave it at 0")
     tried = sorted({0.0, *(replace(recipe, certify=float(w)).certify for w in weights)})
@@ -116,12 +123,12 @@ def front(
         raise InputError(f"weights={list(weights)!r}: expected at least one weight above 0")
     may_begin(data, folder)
     texts = _sample(data, sentences)
-    run = partial(train, config, data, device=device, stored_as=stored_as, command=command, progress=progress)
+    run, begun = _training(model, data, device=device, stored_as=stored_as, command=command, progress=progress)
     points = []
     for weight in tried:
         own, one = folder / f"weight-{weight:g}", replace(recipe, certify=weight)
         written = [e.written for e, _ in texts]
-        settings = json.dumps([asdict(config), asdict(one), data.name, len(data.train), stored_as, written])
+        settings = json.dumps([begun, asdict(one), data.name, len(data.train), stored_as, written])
         point = _kept(own, settings)
         if point is None:
             point = _made(own, one, texts, run)
@@ -130,6 +137,15 @@ def front(
     found = Front(folder, tuple(points), knee(points, recipe.allowed_loss), recipe.allowed_loss, len(texts))
     _write(found)
     return found
+
+
+def _training(
+    model: Config | str | os.PathLike[str], data: Dataset, *, stored_as: Any, command: str | None, **given: Any
+) -> tuple[Callable[..., Trained | FineTuned], Any]:
+    """How a model is trained with a recipe into a folder, and what it begins from."""
+    if isinstance(model, Config):
+        return partial(train, model, data, stored_as=stored_as, command=command, **given), asdict(model)
+    return partial(finetune, model, data, **given), load(model).hashes()["weights"]
 
 
 def knee(points: Sequence[Point], allowed_loss: float) -> Point:
@@ -166,7 +182,9 @@ def _kept(folder: Path, settings: str) -> Point | None:
     return point
 
 
-def _made(folder: Path, recipe: Recipe, texts: Sequence[tuple[Example, int]], run: Callable[..., Trained]) -> Point:
+def _made(
+    folder: Path, recipe: Recipe, texts: Sequence[tuple[Example, int]], run: Callable[..., Trained | FineTuned]
+) -> Point:
     """Train with one weight, and measure."""
     try:
         if not (folder / CONFIG).exists() or (folder / checkpoint.FILE).exists():
@@ -174,14 +192,14 @@ def _made(folder: Path, recipe: Recipe, texts: Sequence[tuple[Example, int]], ru
     except CollapsedError:
         return Point(recipe.certify, None, None, None, None, 0.0, 0.0, folder.name)
     model = load(folder)
-    facts = model.facts
+    facts = {**model.facts, **read_facts(folder)}
     if facts.get("recipe", {}).get("certify") != recipe.certify:
         raise InputError(f"{folder}: holds a model that was trained otherwise: use another folder, or remove it")
     started = time.perf_counter()
     certifier = Certifier(model, tolerance=TOLERANCE)
     radii, shares = [], []
     for example, word in texts:
-        found = certifier.radius(example.written, positions=[word + 1], norm=recipe.certify_norm)
+        found = certifier.radius(example.written, positions=[_place(model, example, word)], norm=recipe.certify_norm)
         right = found.label == example.label
         radii.append(found.radii[0] if right else 0.0)
         shares.append(found.normalized[0] if right else 0.0)
@@ -195,6 +213,14 @@ def _made(folder: Path, recipe: Recipe, texts: Sequence[tuple[Example, int]], ru
         measuring=round(time.perf_counter() - started, 1),
         folder=folder.name,
     )
+
+
+def _place(model: Model, example: Example, word: int) -> int:
+    """The position of a word; of a text that is split into other pieces, that of the piece of this number."""
+    assert model.tokenizer is not None
+    ids = model.tokenizer.encode(example.written).ids
+    places = [i for i, token in enumerate(ids) if token not in model.special]
+    return places[word % len(places)]
 
 
 def _write(found: Front) -> None:

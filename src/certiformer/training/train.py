@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -21,7 +20,7 @@ from ..models.network import Classifier, Embeddings, build
 from ..recipe import Config, Recipe
 from . import checkpoint
 from .batches import accuracy, encode
-from .card import model_card
+from .card import facts_of, model_card
 from .run import Progress, Run, own_randomness
 from .start import begin, fingerprint, load_weights, may_begin, not_collapsed
 from .substituting import choices, read_synonyms
@@ -83,10 +82,9 @@ def train(
         embed.half().float(), classifier.half().float()
     dev = accuracy(embed, classifier, parts["dev"])
     test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
-    said = {"stored_as": stored_as, "command": command or "certiformer.training.train(...)"}
-    hardware = torch.cuda.get_device_name(where) if where.type == "cuda" else "CPU"
-    measured = {"seconds": round(state.seconds, 1), "device": hardware}
-    facts = _facts(data, config, recipe, dev=dev, test=test) | said | measured
+    facts = facts_of(data, recipe, dev=dev, test=test, seconds=state.seconds, device=where)
+    facts["recipe"]["dropout"] = config.dropout
+    facts |= {"stored_as": stored_as, "command": command or "certiformer.training.train(...)"}
     card = model_card(name or folder.resolve().name, config, facts | {"parameters": _size(embed) + _size(classifier)})
     write_folder(
         folder,
@@ -102,27 +100,8 @@ def train(
     return Trained(folder, config, dev, test, state.seconds, state.history, run.halved)
 
 
-def _facts(data: Dataset, config: Config, recipe: Recipe, *, dev: float, test: float | None) -> dict[str, Any]:
-    """What a folder says of its training."""
-    return {
-        "data": data.name,
-        "train_examples": len(data.train),
-        "dev_accuracy": round(dev, 4),
-        "test_accuracy": None if test is None else round(test, 4),
-        "seed": recipe.seed,
-        "recipe": {k: _named(v) for k, v in asdict(recipe).items() if k != "seed" and v is not None}
-        | {"dropout": config.dropout},
-        "date": datetime.date.today().isoformat(),
-    }
-
-
 def _size(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
-
-
-def _named(value: Any) -> Any:
-    """A setting as a card shows it: of a folder or a file its name alone."""
-    return Path(value).resolve().name if isinstance(value, str) and Path(value).exists() else value
 
 
 def evaluate(model: Model, examples: Sequence[Example], *, device: str = "auto", batch_size: int = 512) -> float:

@@ -72,7 +72,7 @@ def _export(module: nn.Module, example: Tensor) -> Any:
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"torch.export could not capture {title(module)}: {first}") from error
-    if all(_known(node) for node in program.graph.nodes):
+    if _known(program):
         return program  # to take it apart would give it back, and takes longer than to export it
     table: Any = default_decompositions()
     for op in TABLE:
@@ -82,11 +82,27 @@ def _export(module: nn.Module, example: Tensor) -> Any:
         return program.run_decompositions(table)
 
 
-def _known(node: Any) -> bool:
-    """Whether a step of an exported program is a row of the table, and changes nothing in place."""
-    if node.op != "call_function" or node.target is operator.getitem:
-        return True
-    return node.target in TABLE and not node.target._schema.is_mutable
+def _known(program: Any) -> bool:
+    """Whether every step of an exported program can be taken as it is: a row of the table, or computed from constants
+    alone. What changes a tensor in place, or draws numbers, is neither."""
+    lifted = {*program.graph_signature.inputs_to_parameters, *program.graph_signature.inputs_to_buffers}
+    lifted |= {*getattr(program.graph_signature, "inputs_to_lifted_tensor_constants", {})}
+    touched = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name not in lifted:
+            touched.add(node)
+        elif node.op == "call_function":
+            if any(before in touched for before in node.all_input_nodes):
+                touched.add(node)
+            if node.target is not operator.getitem and not _as_it_is(node.target, node in touched):
+                return False
+    return True
+
+
+def _as_it_is(target: Any, touched: bool) -> bool:
+    if not hasattr(target, "_schema") or target._schema.is_mutable:
+        return False
+    return target in TABLE or not (touched or torch.Tag.nondeterministic_seeded in target.tags)
 
 
 def _walked(module: nn.Module, example: Tensor, builder: Builder) -> Any:

@@ -115,7 +115,7 @@ def closed(bracket: Bracket, margin: Callable[[float], float], *, draft: bool) -
         eps = bracket.aim(1e-3, 0.05)
         assert bracket.low < eps < bracket.high
         value = margin(eps)
-        bracket.take(eps, value, rounding=not draft and bracket.final(eps, 1e-3))
+        bracket.take(eps, value, rounding=not draft)
         if value > 0:
             proved.add(eps)
     raise AssertionError(f"not closed: {bracket}")

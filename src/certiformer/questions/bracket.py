@@ -83,20 +83,12 @@ class Bracket:
         if math.isfinite(self.high) and self.high - self.low <= tolerance * self.high:
             return True
         near = self.guess is not None and self.verified == self.low > 0 and bool(self.seen)
-        return near and self.low <= self.root() <= self.low * (1 + tolerance)
+        return near and all(self.low <= root <= self.low * (1 + tolerance) for root in self._roots())
 
     def settled(self, tolerance: float) -> bool:
         """Whether the end is known well enough to be a guess: so near to an evaluation that interpolating is exact."""
         nearest = min((abs(x.share) for x in self.seen), default=math.inf)
         return (len(self.seen) > 1 and nearest < COARSE * tolerance * self.steepness()) or self.closed(tolerance)
-
-    def final(self, eps: float, tolerance: float) -> bool:
-        """Whether a proof at this radius would be the last step, as far as one can say."""
-        if math.isfinite(self.high) and self.high - eps <= tolerance * self.high:
-            return True
-        if self.guess is None:
-            return False
-        return eps < self.root() <= eps * (1 + tolerance) if self.seen else eps == self._first(tolerance)
 
     def aim(self, tolerance: float, hint: float) -> float:
         """Where to evaluate next; `hint` is where to start without a guess."""
@@ -140,7 +132,7 @@ class Bracket:
                 return first
             if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
                 return self.high * max(1 - CLOSING * tolerance * CLIFF_GROWTH ** (self.refused - 1), CLIFF_MOST)
-        elif self.low < hint < self.high:
+        elif self.low < CLOSING * hint < CLOSING * CLOSING * self.high:
             return hint
         if math.isinf(self.high):
             return UP * self.low
@@ -148,14 +140,17 @@ class Bracket:
 
     def root(self) -> float:
         """Where the margin should end: by the two evaluations nearest to it, or the nearest on either side."""
+        return next((root for root in self._roots() if self.low < root < self.high), self._roots()[-1])
+
+    def _roots(self) -> list[float]:
+        """The same by the two nearest, then by the nearest on either side where those are on one: where the margin
+        falls off a cliff they do not agree."""
         first, *others = sorted(self.seen, key=lambda x: abs(x.share))
         if not others:
-            return self._alone(first)
-        root = _crossing(first, _power(first, others[0]))
-        across = next((x for x in others if (x.share > 0) != (first.share > 0)), None)
-        if across is not None and not self.low < root < self.high:
-            root = _crossing(first, _power(first, across))
-        return root
+            return [self._alone(first)]
+        across = [x for x in others if (x.share > 0) != (first.share > 0)]
+        pairs = dict.fromkeys([others[0], *across[:1]])
+        return [_crossing(first, _power(first, other)) for other in pairs]
 
     def _alone(self, seen: Seen) -> float:
         """Where the margin should end by one evaluation: as usual, or, the straighter it fell so far, on a line."""

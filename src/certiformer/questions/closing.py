@@ -24,6 +24,7 @@ START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which th
 SCOUTED, LEAST_SCOUTS = 4, 3  # one instance in so many goes ahead, but not fewer than that
 SHRINK, SHRINK_GROWTH, SHRINK_MOST = 1 / 4, 4, 0.5  # steps down where a proof fails: of the tolerance, growing, at most
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
+NEAR = 1e-9  # in those units, or of the linearised radius if that is less: what is not proved by then is not proved
 WIDE = 1e-2  # relative width of what is only looked for to cut further
 
 
@@ -47,16 +48,16 @@ def again(better: Problem, nominal: list[float], radii: list[float], near: list[
 
 
 def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[float]:
-    """Close the brackets of some instances, first in single precision, and verify what was found.
+    """Close the brackets of some instances, first by a draft, in single precision and without rounding, then by proofs.
 
-    Where time is limited there is no draft: every evaluation is a proof, so that what is known at the end is proved.
+    Where time is limited there is no draft, so that what is known at the end is proved.
     """
     stage.ways.append(problem)
     if problem.deadline.limited:
         with suppress(OutOfTime):
-            close(problem, brackets, active, stage, proving=True)
+            close(problem, brackets, active, stage)
         return [b.verified for b in brackets]
-    draft, before = problem.draft(), 0
+    draft, before = problem.draft() or (None if problem.method == "ibp" else problem), 0
 
     def halves(finished: int) -> None:  # a set counts half when it is drafted, and whole when it is proved
         stage.progress((before + finished) // 2 if draft is not None else finished)
@@ -66,19 +67,12 @@ def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: 
         close(draft, brackets, active, half, draft=True)
         brackets, before = [b.followed(stage.tolerance) for b in brackets], len(brackets)
     close(problem, brackets, active, half)
-    return verify(problem, brackets, stage.calls, stage.tolerance)
+    return [b.verified for b in brackets]
 
 
-def close(
-    problem: Problem,
-    brackets: list[Bracket],
-    active: list[int],
-    stage: Stage,
-    *,
-    draft: bool = False,
-    proving: bool = False,
-) -> None:
-    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft.
+def close(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage, *, draft: bool = False) -> None:
+    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft. All
+    else is proved at once: what a bound leaves at its end is often steep, and less with rounding than without.
 
     A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
     follow what these found.
@@ -86,21 +80,21 @@ def close(
     tolerance = stage.tolerance
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
     least = float(torch.finfo(problem.centre.dtype).tiny)
-    hints = {i: START[k % len(START)] * brackets[i].linear for k, i in enumerate(active)}
+    begin = [min(b.linear, scale) for b in brackets]
+    hints = {i: START[k % len(START)] * begin[i] for k, i in enumerate(active)}
     done = Bracket.settled if draft else Bracket.closed
     for step in range(DRAFT_STEPS if draft else MOST_STEPS):
-        remaining = [i for i in active if not done(brackets[i], tolerance) and brackets[i].low < FAR * scale]
+        remaining = [i for i in active if not done(brackets[i], tolerance)]
+        remaining = [i for i in remaining if brackets[i].low < FAR * scale and brackets[i].high > NEAR * begin[i]]
         stage.progress(len(brackets) - len(remaining))
         if step == 0 and draft and any(brackets[i].guess is None for i in remaining):
             remaining = remaining[:: max(1, min(SCOUTED, len(remaining) // LEAST_SCOUTS))]
         if not remaining:
             break
         eps = representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
-        ends = [brackets[i].final(e, tolerance) for i, e in zip(remaining, eps, strict=True)]
-        last = proving or (not draft and all(ends))
-        margins = margin(problem, eps, remaining, rounding=last)
+        margins = margin(problem, eps, remaining, rounding=not draft)
         for i, e, m in zip(remaining, eps, margins, strict=True):
-            brackets[i].take(e, m, last)
+            brackets[i].take(e, m, not draft)
             stage.calls[i] += 1
         shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
         if shares:

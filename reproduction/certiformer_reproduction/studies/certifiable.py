@@ -3,7 +3,8 @@
 certiformer reproduce certifiable --data sst --data-dir DATA --out results/certifiable MODEL [MODEL ...]
 
 One word of each of so many test sentences of at most 16 words, both drawn at random and the same for every model. Radii
-are means over the sentences that the model gets right; a sentence counts as certified at a share of the length when its
+are means over the sentences that the model gets right, and the ratio over those of them in which the attack finds
+something; a sentence counts as certified at a share of the length when its
 answer is right and its radius is at least that share of the length of the word's embedding. What is measured is kept
 in a file a model, a line a sentence, and not measured again by the same call.
 """
@@ -11,6 +12,7 @@ in a file a model, a line a sentence, and not measured again by the same call.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -116,15 +118,16 @@ def summary(name: str, model: cf.Model, data: Dataset, found: Sequence[Row]) -> 
     if not right:
         raise InputError(f"{name}: gets none of {len(found)} sentences right")
     facts = model.facts
-    certified, attacked = (fmean(row[key] for row in right) for key in ("certified", "attacked"))
+    found_one = [row for row in right if math.isfinite(row["attacked"])]
+    attacked = fmean(row["attacked"] for row in found_one) if found_one else math.inf
     return {
         "model": name,
         "facts": facts,
         "test": evaluate(model, data.test, device="cpu"),
         "sentences": len(found),
-        "certified": certified,
+        "certified": fmean(row["certified"] for row in right),
         "attacked": attacked,
-        "ratio": certified / attacked,
+        "ratio": fmean(row["certified"] for row in found_one) / attacked if found_one else 0.0,
         "of_length": fmean(row["of_length"] for row in right),
         "accuracies": [sum(row["of_length"] >= share for row in right) / len(found) for share in SHARES],
     }

@@ -3,7 +3,8 @@
 What a bound loses is of second order in how far things move, so that movement is what training should keep small. For a
 word `t` of each text, and a small step `h = step |x_t|_p` in the direction u in which it is largest,
 
-    M = sum over LayerNorms and positions i of |dz_i|^2 / |z_i|^2  +  sum over rows of scores of |ds - mean(ds)|^2,
+    M = sum over LayerNorms and positions i of |dz_i|^2 / |z_i|^2  +  sum over rows of scores of |ds - mean(ds)|^2
+        + 0.1 |dy - mean(dy)|^2, y the logits,
 
 and the penalty is `M / (step^2 layers)`, averaged over the texts. Where it is seen: `watching.py`.
 """
@@ -24,6 +25,7 @@ from ..norms import norm_order
 from .watching import Seen, Watch
 
 MASKED = -1e9  # a score below this is a mask
+ANSWER = 0.1  # what a movement of the answer counts: without it models get easier to bound, and easier to change
 
 
 def movement(
@@ -62,9 +64,9 @@ def movement(
             with torch.no_grad():  # the first step begins with what is seen moving at random, not with a word
                 moved = _shaken(resting) if k == 0 else _seen(module, x + move, mask)
             leaves = Seen(*([t.detach().requires_grad_(True) for t in part] for part in moved))
-            away = torch.autograd.grad(_moved(resting, leaves, mask, len(x)).sum(), [*leaves.norms, *leaves.scores])
+            away = torch.autograd.grad(_moved(resting, leaves, mask, len(x)).sum(), _all(leaves))
             # to first order the way back from the moved point is that from the point at rest, whose graph is there
-            (gradient,) = torch.autograd.grad([*at_rest.norms, *at_rest.scores], x, away, retain_graph=True)
+            (gradient,) = torch.autograd.grad(_all(at_rest), x, away, retain_graph=True)
             move = length * _unit(torch.nan_to_num(gradient) * chosen, p)
         layers = max(1, len(at_rest.scores))
         return _moved(at_rest, _seen(module, x + move.detach(), mask), mask, len(x)).mean() / (step * step * layers)
@@ -101,7 +103,8 @@ def _unit(g: Tensor, p: float) -> Tensor:
 def _seen(module: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Seen:
     watch = Watch()
     with watch:
-        module(x, mask) if mask is not None and _takes_two(module) else module(x)
+        answer = module(x, mask) if mask is not None and _takes_two(module) else module(x)
+    watch.seen.answers.append(answer)
     if not watch.seen.norms and not watch.seen.scores:
         raise InputError("the model has neither attention nor a normalisation: there is no movement to penalise")
     return watch.seen
@@ -110,7 +113,11 @@ def _seen(module: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Seen
 def _shaken(seen: Seen) -> Seen:
     """What was seen, moved at random, each vector by as much as counts the same."""
     norms = [z + torch.randn_like(z) * torch.linalg.vector_norm(z, dim=-1, keepdim=True) for z in seen.norms]
-    return Seen(norms, [s + torch.randn_like(s) for s in seen.scores])
+    return Seen(norms, *([s + torch.randn_like(s) for s in part] for part in (seen.scores, seen.answers)))
+
+
+def _all(seen: Seen) -> list[Tensor]:
+    return [t for part in seen for t in part]
 
 
 def _takes_two(module: Callable[..., Tensor]) -> bool:
@@ -139,6 +146,10 @@ def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> Tensor
         mean = move.sum(dim=-1, keepdim=True) / real.sum(dim=-1, keepdim=True).clamp(min=1)
         centred = torch.where(real, move - mean, 0)
         total = total + centred.square().reshape(batch, -1).sum(dim=1)
+    for a, b in zip(before.answers, after.answers, strict=True):
+        move = (b - a).reshape(batch, -1)
+        move = move - move.mean(dim=1, keepdim=True) if move.shape[1] > 1 else move
+        total = total + ANSWER * move.square().sum(dim=1)
     return total
 
 

@@ -56,10 +56,12 @@ Kind = Literal["square", "mean square", "exponential"]
 
 
 class Seen(NamedTuple):
-    """What a forward pass showed: inputs of LayerNorms `[batch, ..., d]`, centred; scores `[batch, ..., q, k]`."""
+    """What a forward pass showed: inputs of LayerNorms `[batch, ..., d]`, centred; scores `[batch, ..., q, k]`; and the
+    answer `[batch, labels]`, as a list of one."""
 
     norms: list[Tensor]
     scores: list[Tensor]
+    answers: list[Tensor]
 
 
 class _Trace(NamedTuple):
@@ -75,7 +77,7 @@ class Watch(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = Seen([], [])
+        self.seen = Seen([], [], [])
         self._traces: dict[int, _Trace] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

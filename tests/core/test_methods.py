@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 import certiformer as cf
 from certiformer.core.names import BoundOptions
 from certiformer.core.ops.product import MatMul
-from certiformer.core.relaxation import anchors, choose
+from certiformer.core.relaxation import EVERY, LIMITS, anchors, choose, cost
 from certiformer.models import Model
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
@@ -86,6 +87,34 @@ def test_what_is_asked_for_by_name_is_done_in_full_whatever_it_costs(budget: Any
     )
     assert "differences of scores bounded one by one" in named.described
     assert named.described == auto.described
+
+
+def test_auto_bounds_differences_one_by_one_in_as_many_layers_as_it_can_afford() -> None:
+    prepared = prepare(random_model(layers=2, scale=0.5), IDS)
+    problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
+    graph = problem.compiled.graph
+    costs = [cost(graph, differences=k) for k in range(3)]
+    assert costs == sorted(costs)
+    assert costs[0] < costs[1] < costs[2]
+    assert costs[2] == cost(graph, differences=EVERY)
+    chosen = []
+    for allowed in (costs[2], 0.5 * (costs[1] + costs[2]), 0.5 * (costs[0] + costs[1]), 0.5 * costs[0]):
+        count = math.ceil(LIMITS["fast"] / allowed)
+        plan = choose(graph, BoundOptions(method="auto", budget="fast"), instances=count, cuda=False)
+        chosen.append((plan.method, plan.style.sweep_differences))
+    assert chosen[1:] == [("backward", 1), ("backward", 0), ("backward-forward", 0)]
+    eps = torch.tensor([0.05], dtype=torch.float64)
+    mixed = [replace(problem, style=replace(problem.style, sweep_differences=k)) for k in (0, 1, 2)]
+    assert "one by one in the first layer" in mixed[1].described
+    assert mixed[2].described == problem.described
+    margins = [float(m.margins(eps).least[0]) for m in mixed]
+    assert margins[0] < margins[1] <= margins[2] == float(problem.margins(eps).least[0])
+    u = torch.randn(2000, prepared.embeddings.shape[-1], dtype=torch.float64)
+    x = prepared.embeddings.repeat(len(u), 1, 1)
+    x[:, 1] += 0.05 * u / u.norm(dim=1, keepdim=True)
+    logits = random_model(layers=2, scale=0.5).module.double()(x)
+    others = [k for k in range(logits.shape[1]) if k != prepared.label]
+    assert float((logits[:, prepared.label, None] - logits[:, others]).min()) >= margins[2]
 
 
 def test_two_positions_have_a_norm_each() -> None:

@@ -144,11 +144,13 @@ class Problem:
         """What was chosen, in words."""
         if self.method == "ibp":
             return "interval propagation"
+        swept, softmaxes = self.style.sweep_differences, sum(n.op.simplex for n in self.compiled.graph.nodes)
+        where = "" if swept >= softmaxes else " in the first layer" if swept == 1 else f" in the first {swept} layers"
         extras = [
             name
             for on, name in (
                 (self.style.simplex, "tight"),
-                (self.style.sweep_differences, "differences of scores bounded one by one"),
+                (swept, f"differences of scores bounded one by one{where}"),
                 (self.style.both, "with and without the simplex shift"),
             )
             if on

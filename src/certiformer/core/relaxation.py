@@ -7,6 +7,7 @@ relaxations differ in the planes of their ops and in what is done beyond them (`
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,16 +34,15 @@ class Style:
     intersect: bool  # boxes with the exact range of the op
     simplex: bool  # shift the coefficients on a row of probabilities, which sum to 1
     both: bool  # bound with and without that shift, and keep the better
-    sweep_differences: bool  # bound differences of scores one by one
+    sweep_differences: int  # softmaxes, from the first, of which differences of scores are bounded one by one
     sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
     tangents: bool  # measure how far vectors get with planes of equal slopes and remainders that are vectors
 
 
-PAPER = Style(
-    intersect=False, simplex=False, both=False, sweep_differences=False, sweep_probabilities=True, tangents=False
-)
+EVERY = sys.maxsize  # softmax
+PAPER = Style(intersect=False, simplex=False, both=False, sweep_differences=0, sweep_probabilities=True, tangents=False)
 TIGHT = Style(
-    intersect=True, simplex=True, both=False, sweep_differences=True, sweep_probabilities=False, tangents=True
+    intersect=True, simplex=True, both=False, sweep_differences=EVERY, sweep_probabilities=False, tangents=True
 )
 STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 
 def choose(graph: Graph, options: BoundOptions, *, instances: int, cuda: bool) -> Plan:
-    """A method where none was named, and whether differences of scores are bounded one by one.
+    """A method where none was named, and in how many layers differences of scores are bounded one by one.
 
     What is asked for by name is done in full, whatever it costs; only "auto" leaves out what the budget does not allow.
     """
@@ -68,19 +68,19 @@ def choose(graph: Graph, options: BoundOptions, *, instances: int, cuda: bool) -
         return Plan("backward", full)
     if method == "auto":
         limit = LIMITS.get(budget, 0.0) * (GPU if cuda else 1) / instances
-        for differences in (True, False):
+        for differences in (EVERY, *reversed(range(len(_differences(graph))))):
             if cost(graph, differences=differences) <= limit:
                 return Plan("backward", replace(full, sweep_differences=differences))
-    return Plan("backward-forward" if method == "auto" else method, replace(style, sweep_differences=False))
+    return Plan("backward-forward" if method == "auto" else method, replace(style, sweep_differences=0))
 
 
-def cost(graph: Graph, *, differences: bool) -> float:
-    """Multiplications of a fully backward evaluation of one instance, roughly.
+def cost(graph: Graph, *, differences: int) -> float:
+    """Multiplications of a fully backward evaluation of one instance, roughly, with so many `sweep_differences`.
 
     Every row of every node that is bounded meets every entry before it, each with a contraction over the width.
     """
     width = graph.nodes[0].shape[-1]
-    of_scores = _differences(graph)
+    of_scores = _differences(graph)[differences:]
     total, before, seen = 0.0, 0, set[int]()
     for node in graph.nodes:
         if not node.perturbed or isinstance(node.op, Rounded):
@@ -92,14 +92,14 @@ def cost(graph: Graph, *, differences: bool) -> float:
             parent = graph.nodes[i]
             if parent.perturbed and i not in seen and not parent.op.simplex:
                 seen.add(i)
-                shape = parent.shape[:-1] if i in of_scores and not differences else parent.shape
+                shape = parent.shape[:-1] if i in of_scores else parent.shape
                 total += math.prod(shape) * before
     return total * width
 
 
-def _differences(graph: Graph) -> frozenset[int]:
-    """Nodes that hold what probabilities are functions of: differences of scores, where those are taken."""
-    return frozenset(n.inputs[0] for n in graph.nodes if n.op.simplex)
+def _differences(graph: Graph) -> tuple[int, ...]:
+    """Nodes that hold what probabilities are functions of, in order: differences of scores, where those are taken."""
+    return tuple(dict.fromkeys(n.inputs[0] for n in graph.nodes if n.op.simplex))
 
 
 # ---- anchors -------------------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ class Scheme:
         return frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
 
     @cached_property
-    def differences(self) -> frozenset[int]:
-        """Nodes that hold differences of scores."""
-        return _differences(self.graph)
+    def unswept(self) -> frozenset[int]:
+        """Nodes that hold differences of scores, and whose boxes are taken from the scores'."""
+        return frozenset(_differences(self.graph)[self.style.sweep_differences :])
 
     def pairs(self, node: Node) -> Node | None:
         """The scores whose differences a node holds, where their sweep is from the scores: of `s_k - s_j` and its
@@ -211,7 +211,7 @@ class Scheme:
             exact = isinstance(node.op, (Movement, Scale, Shift))
         if exact or node.op.simplex:
             return exact or not self.style.sweep_probabilities
-        return node.index in self.differences and not self.style.sweep_differences
+        return node.index in self.unswept
 
     def moved_from(self, node: Node) -> Node | None:
         """The anchor that an anchor takes its linear form from, which it only rearranges."""

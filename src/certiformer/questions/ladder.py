@@ -37,20 +37,21 @@ def first(made: Callable[[Options], Problem], options: Options) -> Problem:
     problem = made(first_rung(options))
     if not climbs(options):
         return problem
-    bare = _bare(made(second_rung(options)))
+    bare = _with(made(second_rung(options)), 0)
     return bare if work_of(bare).flops <= work_of(problem).flops else problem
 
 
-def _bare(problem: Problem) -> Problem:
-    """Without sweeps for the differences of scores one by one."""
-    return replace(problem, style=replace(problem.style, sweep_differences=False))
+def _with(problem: Problem, differences: int) -> Problem:
+    """With sweeps for the differences of scores in the first so many layers."""
+    return replace(problem, style=replace(problem.style, sweep_differences=differences))
 
 
 def tighter(problem: Problem, climb: Climb, *, seconds: float, evaluations: float) -> Problem | None:
     """The tightest that so many evaluations of fit into the time that is left, if any does; one of the problem itself
     took so many seconds."""
     full = climb()
-    for other in (full, _bare(full)):
+    layers = sum(n.op.simplex for n in full.compiled.graph.nodes)
+    for other in (full, *(_with(full, k) for k in dict.fromkeys((layers // 2, 0)) if k < layers)):
         if (other.method, other.style) == (problem.method, problem.style):
             return None
         predicted = seconds * work_of(other).flops / max(1.0, work_of(problem).flops)

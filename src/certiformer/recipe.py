@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar, get_args
 
 from .core.names import one_of, option, whole
 from .errors import InputError, ModelError
@@ -23,6 +23,9 @@ SHORT_NAMES = {  # of flags whose fields are called as in Hugging Face's configu
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 
 
+R = TypeVar("R", bound="Recipe")
+
+
 @dataclass(frozen=True)
 class Config:
     """The shape of a classifier. Field names are Hugging Face's; `layer_norm` is ours."""
@@ -38,7 +41,7 @@ class Config:
     max_position_embeddings: int = option(128, "Longest text in tokens, with [CLS] and [SEP].")
     type_vocab_size: int = 2
     num_labels: int = 2
-    dropout: float = option(0.1, "Dropout.")
+    dropout: float = option(0.2, "Dropout.")
     labels: tuple[str, ...] = ("negative", "positive")
 
     def __post_init__(self) -> None:
@@ -88,21 +91,21 @@ class Recipe:
     of the training, and the last weights are kept.
     """
 
-    epochs: int = option(10, "Passes over the training part.")
+    epochs: int = option(0, "Passes over the training part; 0: a thousand steps, or two with a loss for certificates.")
     batch_size: int = option(128, "Texts a step.")
-    learning_rate: float = option(5e-4, "Highest learning rate.")
-    weight_decay: float = option(0.05, "Weight decay of the matrices.")
+    learning_rate: float = option(2e-4, "Highest learning rate.")
+    weight_decay: float = option(0.1, "Weight decay of the matrices.")
     warmup: float = option(0.1, "Share of the steps over which the learning rate rises.")
     clip: float = option(1.0, "Largest norm of a gradient.")
     seed: int = option(0, "Seed of all randomness.")
     evaluations: int = option(2, "Evaluations an epoch; each also writes the checkpoint.")
     precision: TrainingPrecision = option("float32", "Number format of the training.")
     label_smoothing: float = option(0.0, "Share of the loss that goes to the other labels.")
-    score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
+    score_penalty: float = option(0.05, "Weight of the penalty on large attention scores.")
     embedding_noise: float = option(0.0, "Gaussian noise on the embeddings.")
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
-    word_dropout: float = option(0.1, "Share of words shown as unknown.")
-    averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
+    word_dropout: float = option(0.3, "Share of words shown as unknown.")
+    averaging: float = option(0.999, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
@@ -117,7 +120,8 @@ class Recipe:
     start: str | None = option(None, "Folder of a trained model of the same shape to go on from.")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "evaluations", "certify_words", "bound_words"):
+        whole("epochs", self.epochs, least=0)
+        for name in ("batch_size", "evaluations", "certify_words", "bound_words"):
             whole(name, getattr(self, name), least=1)
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -142,6 +146,15 @@ class Recipe:
         one_of("certify_norm", self.certify_norm, get_args(MovedNorm))
 
 
+def with_epochs(recipe: R, texts: int) -> R:
+    """A recipe that says how many passes it takes over so many texts: where it left that open, as many as make about a
+    thousand steps, and two thousand where there is more to learn than the answer; 2 at least and 50 at most."""
+    if recipe.epochs:
+        return recipe
+    steps = 2000 if recipe.certify or recipe.bound or recipe.synonyms else 1000
+    return replace(recipe, epochs=min(50, max(2, round(steps * recipe.batch_size / max(1, texts)))))
+
+
 @dataclass(frozen=True)
 class FineTuning(Recipe):
     """How to train a model on that is trained already."""
@@ -151,3 +164,5 @@ class FineTuning(Recipe):
     learning_rate: float = option(5e-5, "Highest learning rate.")
     weight_decay: float = option(0.01, "Weight decay of the matrices.")
     word_dropout: float = option(0.0, "Share of words shown as unknown.")
+    score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
+    averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")

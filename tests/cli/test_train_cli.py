@@ -88,7 +88,10 @@ def test_wrong_calls_are_one_line_and_code_2(tmp_path, tables, capsys, monkeypat
         (["train", "--data", empty, "--out", out, *SMALL], "empty.tsv, line 1: expected"),
         (["train", "--data", "sst", "--data-dir", tmp_path / "no", "--out", out, *SMALL], "not a folder"),
         (["train", "--data", tables, "--out", out, "--heads", "3", "--hidden", "8"], "multiple of num_attention_heads"),
-        (["train", "--data", tables, "--out", out, "--epochs", "0"], "epochs=0: expected a whole number of 1 or more"),
+        (
+            ["train", "--data", tables, "--out", out, "--epochs", "-1"],
+            "epochs=-1: expected a whole number of 0 or more",
+        ),
         (["eval", tmp_path / "torn"], "expected JSON"),
         (["eval", "sst-9"], "no model 'sst-9'"),
     ):

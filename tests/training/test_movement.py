@@ -15,7 +15,7 @@ from certiformer.errors import InputError
 from certiformer.models.network import Config, build
 from certiformer.training import Recipe, movement, train
 from certiformer.training.batches import Batch, some_words
-from certiformer.training.rising import halvings, weight
+from certiformer.training.rising import Rising
 from certiformer.training.watching import Watch
 from training.test_training import CONFIG, RECIPE
 
@@ -153,8 +153,8 @@ def test_wrong_calls_are_errors_that_say_so(change, message):
 
 def test_the_weight_rises_late_and_is_halved_where_accuracy_stays_low():
     recipe = Recipe(certify=0.2, allowed_loss=0.02)
-    assert [weight(recipe, s, 0) for s in (0, 0.25, 0.5, 0.75, 1)] == [0, 0, 0.1, 0.2, 0.2]
-    assert weight(recipe, 1, 2) == 0.05
+    rising = Rising(recipe, [(1.0, 0.7)], 8, chance=0.5)
+    assert [rising.part(s) for s in (0, 0.25, 0.5, 0.75, 1)] == pytest.approx([0, 0, 0.5, 1, 1])
     low, fine = (1.0, 0.75), (1.0, 0.79)
     before = [(1.0, 0.7), (1.0, 0.8)]  # two of eight evaluations are without
     for after, count in (
@@ -165,7 +165,18 @@ def test_the_weight_rises_late_and_is_halved_where_accuracy_stays_low():
         ([low] * 5, 2),
         ([low] * 6, 3),
     ):
-        assert halvings(recipe, [*before, *after], 8) == count
+        rising = Rising(recipe, [*before, *after], 8, chance=0.5)
+        assert rising.halved == count
+        assert rising.part(1.0) == 0.5**count
+
+
+def test_the_weight_waits_until_something_is_learned():
+    recipe, nothing = Recipe(certify=0.2), (0.7, 0.52)
+    assert Rising(recipe, [nothing] * 7, 8, chance=0.5).part(0.99) == 0
+    late = Rising(recipe, [nothing] * 3 + [(0.5, 0.8)], 8, chance=0.5)
+    assert late.begin == 0.5
+    assert [late.part(s) for s in (0.5, 2 / 3, 5 / 6, 1)] == pytest.approx([0, 0.5, 1, 1])
+    assert Rising(recipe, [nothing] * 3 + [(0.5, 0.8), (0.5, 0.7), (0.5, 0.7)], 8, chance=0.5).halved == 1
 
 
 def test_a_model_trained_with_the_penalty_moves_less_and_learns_as_well(tmp_path, data):

@@ -11,13 +11,14 @@ from safetensors.torch import load_file
 from certiformer.data import Example, load_data
 from certiformer.errors import InputError
 from certiformer.models import Config, load
+from certiformer.recipe import with_epochs
 from certiformer.training import Recipe, accuracy, build_vocabulary, checkpoint, encode, evaluate, pick_device, train
 from certiformer.training.averaging import Average
 from certiformer.training.batches import epoch_order
 from conftest import DATA, needs_data
 
 CONFIG = Config(1, 50, hidden_size=16, intermediate_size=16, num_attention_heads=2, dropout=0.1)
-RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3, weight_decay=0.01, word_dropout=0.0)
+RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3, weight_decay=0.01, word_dropout=0.0, score_penalty=0.0)
 
 
 @pytest.mark.parametrize("norm", ["no_var", "standard", "none"])
@@ -45,7 +46,7 @@ def test_learns_the_telling_words(tmp_path, data, norm):
         {"label_smoothing": 0.1},
         {"precision": "bfloat16"},
         {"weight_decay": 1.0},
-        {"averaging": 0.9},
+        {"averaging": 0.0},
     ],
 )
 def test_every_option_of_the_recipe_changes_the_outcome(tmp_path, data, change):
@@ -189,7 +190,7 @@ def test_divergence_and_missing_parts_are_errors(tmp_path, data):
         train(CONFIG, data, tmp_path / "b", recipe=replace(RECIPE, learning_rate=1e30, clip=1e30), device="cpu")
 
 
-@pytest.mark.parametrize("change", [{"epochs": 0}, {"learning_rate": -1.0}, {"warmup": 1.0}, {"weight_decay": -1.0}])
+@pytest.mark.parametrize("change", [{"epochs": -1}, {"learning_rate": -1.0}, {"warmup": 1.0}, {"weight_decay": -1.0}])
 def test_impossible_recipes_are_refused(change):
     with pytest.raises(InputError, match=next(iter(change))):
         Recipe(**change)
@@ -262,3 +263,11 @@ def test_a_tiny_sst_model_reaches_75_percent(tmp_path):
     print(f"dev {trained.dev_accuracy:.4f}, test {trained.test_accuracy:.4f} in {trained.seconds:.0f} s")
     assert trained.dev_accuracy > 0.75
     assert trained.seconds < 240
+
+
+@pytest.mark.parametrize(
+    ("change", "texts", "epochs"),
+    [({}, 67_349, 2), ({"certify": 0.1}, 67_349, 4), ({}, 4_000, 32), ({}, 100, 50), ({"epochs": 7}, 67_349, 7)],
+)
+def test_how_often_the_texts_are_seen_goes_by_how_many_they_are(change, texts, epochs):
+    assert with_epochs(Recipe(**change), texts).epochs == epochs

@@ -18,7 +18,7 @@ from ..models.device import pick_device
 from ..models.huggingface import without_bars
 from ..models.model import Model
 from ..models.wrapped import FromEmbeddings
-from ..recipe import FineTuning
+from ..recipe import FineTuning, with_epochs
 from . import checkpoint
 from .batches import Encoded, accuracy
 from .card import facts_of, write_facts
@@ -79,6 +79,7 @@ def finetune(
     """
     recipe, folder, where = recipe or FineTuning(), Path(out), pick_device(device)
     may_begin(data, folder)
+    recipe = with_epochs(recipe, len(data.train))
     opened = load(source)
     model, tokenizer = _parts_of(opened, data, recipe)
     parts, cut = {}, 0
@@ -103,7 +104,7 @@ def finetune(
     facts = facts_of(data, recipe, dev=state.best_accuracy, test=test, seconds=state.seconds, device=where)
     write_facts(folder, facts)
     (folder / checkpoint.FILE).unlink(missing_ok=True)
-    return FineTuned(folder, before, state.best_accuracy, test, state.seconds, state.history, run.halved, cut)
+    return FineTuned(folder, before, state.best_accuracy, test, state.seconds, state.history, run.rising.halved, cut)
 
 
 def _parts_of(opened: Model, data: Dataset, recipe: FineTuning) -> tuple[Any, Any]:

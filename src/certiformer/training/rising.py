@@ -1,34 +1,52 @@
-"""The weight of the penalty for certificates over a training: it rises late, and backs off where accuracy is lost."""
+"""The weight of a loss for certificates over a training: it rises when something is learned, and backs off where
+accuracy is lost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..recipe import Recipe
 
-BEGIN, FULL = 0.25, 0.75  # shares of the steps: before them it is 0, after them whole
+BEGIN = 0.25  # share of the steps before which the weight is 0
+RISING = 2 / 3  # of what is left then, until it is whole
+LEARNED = 0.05  # accuracy above that of one answer for all: before, there is nothing to lose
 
 
-def halvings(recipe: Recipe, history: Sequence[tuple[float, float]], evaluations: int) -> int:
-    """How often the weight was halved: for every two evaluations in a row, since the last time, that lie too far below
-    the best one without the penalty.
+@dataclass(frozen=True)
+class Rising:
+    """How the weight goes: whole at the share `full` of the steps, after it began at `begin`."""
 
-    `history` has the loss and the dev accuracy of the evaluations so far, of `evaluations` in all.
-    """
-    before = [dev for k, (_, dev) in enumerate(history) if k == 0 or (k + 1) / evaluations <= BEGIN]
-    count = low = 0
-    for _, dev in history[len(before) :]:
-        low = low + 1 if dev < max(before) - recipe.allowed_loss else 0
-        if low == 2:
-            count, low = count + 1, 0
-    return count
+    recipe: Recipe
+    history: Sequence[tuple[float, float]]  # loss and dev accuracy of the evaluations so far
+    evaluations: int  # in all
+    chance: float  # accuracy of one answer for all
 
+    @property
+    def begin(self) -> float:
+        """Share of the steps at which it begins; 1 while nothing is learned."""
+        learned = (k + 1 for k, (_, dev) in enumerate(self.history) if dev > self.chance + LEARNED)
+        return max(BEGIN, next(learned, self.evaluations) / self.evaluations)
 
-def weight(recipe: Recipe, share: float, halved: int) -> float:
-    """The weight of the penalty when a share of the steps is done."""
-    return float(recipe.certify * rise(share, halved))
+    @property
+    def full(self) -> float:
+        """Share of the steps at which the weight is whole."""
+        return self.begin + RISING * (1 - self.begin)
 
+    @property
+    def halved(self) -> int:
+        """How often the weight was halved: for every two evaluations in a row, since the last time, that lie too far
+        below the best one without the penalty."""
+        before = [dev for k, (_, dev) in enumerate(self.history) if k == 0 or (k + 1) / self.evaluations <= self.begin]
+        count = low = 0
+        for _, dev in self.history[len(before) :]:
+            low = low + 1 if dev < max(before) - self.recipe.allowed_loss else 0
+            if low == 2:
+                count, low = count + 1, 0
+        return count
 
-def rise(share: float, halved: int) -> float:
-    """What part of its weight a loss for certificates has when a share of the steps is done."""
-    return float(min(1.0, max(0.0, (share - BEGIN) / (FULL - BEGIN))) * 0.5**halved)
+    def part(self, share: float) -> float:
+        """What part of its weight the loss has when a share of the steps is done."""
+        if share <= self.begin:
+            return 0.0
+        return float(min(1.0, (share - self.begin) / (self.full - self.begin)) * 0.5**self.halved)

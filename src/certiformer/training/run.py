@@ -20,7 +20,7 @@ from .averaging import Average
 from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order, some_words
 from .bound import CertifiedMargin, of_short_texts
 from .movement import movement
-from .rising import FULL, halvings, rise, weight
+from .rising import Rising
 from .start import load_weights, weights_of
 from .substituting import Substituting, reach
 
@@ -75,13 +75,10 @@ class Run:
         )
         self.steps_per_epoch = -(-len(parts["train"]) // recipe.batch_size)
         self.steps = recipe.epochs * self.steps_per_epoch
-        # steps while the adversarial step or the penalty for certificates grows
-        certain = bool(recipe.certify or recipe.bound)
-        self.growing = math.ceil(FULL * self.steps) if certain else self.steps // 2 if recipe.adversarial else 0
+        labels = parts["dev"].labels
+        self.chance = int(labels.bincount().max()) / len(labels)
         self.margin = CertifiedMargin(self.classifier, norm=recipe.certify_norm) if recipe.bound else None
         self.substituting = None if table is None else Substituting(self.embed, self.classifier, table.to(device))
-        if table is not None:
-            self.growing = self.steps - 1  # the last weights
         self.average = Average(self.parameters, recipe.averaging)
         self.best = self._weights()
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
@@ -110,9 +107,18 @@ class Run:
         return self.state
 
     @property
-    def halved(self) -> int:
-        """How often the weight of the penalty was halved so far."""
-        return halvings(self.recipe, self.state.history, self.recipe.epochs * self._segments)
+    def rising(self) -> Rising:
+        """The weight of the losses for certificates, as far as is known."""
+        return Rising(self.recipe, self.state.history, self.recipe.epochs * self._segments, self.chance)
+
+    @property
+    def _growing(self) -> int:
+        """Steps whose weights are not compared with earlier ones, since what is asked of them still grows."""
+        if self.substituting is not None:
+            return self.steps - 1  # the last weights
+        if self.recipe.certify or self.recipe.bound:
+            return math.ceil(self.rising.full * self.steps)
+        return self.steps // 2 if self.recipe.adversarial else 0
 
     @property
     def _segments(self) -> int:
@@ -141,7 +147,7 @@ class Run:
             )
         with self.average.shown():
             dev = accuracy(self.embed, self.classifier, self.parts["dev"])
-            better = dev > before.best_accuracy or first_step < self.growing
+            better = dev > before.best_accuracy or first_step < self._growing
             if better:
                 self.best = self._weights()
         self.state = checkpoint.State(
@@ -194,19 +200,19 @@ class Run:
             pairs = (batch.mask[:, :, None] & batch.mask[:, None, :])[:, None]  # [batch, 1, n, n]
             squares = torch.stack([(s.float().square() * pairs).sum() / (pairs.sum() * s.shape[1]) for s in scores])
             loss = loss + recipe.score_penalty * squares.mean()
-        penalty = weight(recipe, step / self.steps, self.halved)
-        if penalty:
+        part = self.rising.part(step / self.steps)
+        if recipe.certify and part:
             places = some_words(batch, recipe.certify_words)
             moved = movement(self.classifier, embeddings, batch.mask, positions=places, norm=recipe.certify_norm)
-            loss = loss + penalty * moved
-        if self.margin is not None and rise(step / self.steps, self.halved):
+            loss = loss + recipe.certify * part * moved
+        if self.margin is not None and part:
             proved = of_short_texts(self.margin, embeddings, batch, share=recipe.bound_radius, words=recipe.bound_words)
-            loss = loss if proved is None else loss + recipe.bound * rise(step / self.steps, self.halved) * proved
+            loss = loss if proved is None else loss + recipe.bound * part * proved
         far = reach(step / self.steps)
         if self.substituting is not None and far:
             worst = self.substituting(ids, batch, far)
-            part = 0.0 if worst is None else recipe.synonyms_weight * far
-            loss = loss if worst is None else (1 - part) * loss + part * worst
+            robust = recipe.synonyms_weight * far
+            loss = loss if worst is None else (1 - robust) * loss + robust * worst
         return loss
 
     def _cross_entropy(self, embeddings: Tensor, batch: Batch, scores: list[Tensor] | None) -> Tensor:
@@ -233,8 +239,8 @@ class Run:
                 seconds=seconds,
                 evaluated=evaluated,
                 resumed=self.resumed,
-                penalty=weight(self.recipe, step / self.steps, self.halved),
-                halved=self.halved,
+                penalty=self.recipe.certify * self.rising.part(step / self.steps),
+                halved=self.rising.halved,
             )
         )
 

@@ -17,7 +17,7 @@ from ..models.device import pick_device
 from ..models.folder import write_folder
 from ..models.model import Model
 from ..models.network import Classifier, Embeddings, build
-from ..recipe import Config, Recipe
+from ..recipe import Config, Recipe, with_epochs
 from . import checkpoint
 from .batches import accuracy, encode
 from .card import facts_of, model_card
@@ -59,6 +59,7 @@ def train(
     """
     recipe, folder = recipe or Recipe(), Path(out)
     may_begin(data, folder)
+    recipe = with_epochs(recipe, len(data.train))
     where = pick_device(device)
     words, start = begin(recipe, config, data, vocabulary)
     table = None if recipe.synonyms is None else choices(words, read_synonyms(recipe.synonyms))
@@ -97,7 +98,7 @@ def train(
         dtype=stored_as,
     )
     (folder / checkpoint.FILE).unlink(missing_ok=True)
-    return Trained(folder, config, dev, test, state.seconds, state.history, run.halved)
+    return Trained(folder, config, dev, test, state.seconds, state.history, run.rising.halved)
 
 
 def _size(module: nn.Module) -> int:

@@ -170,13 +170,34 @@ def test_the_weight_rises_late_and_is_halved_where_accuracy_stays_low():
         assert rising.part(1.0) == 0.5**count
 
 
+def test_an_evaluation_far_below_halves_at_once_and_is_lost():
+    recipe, before = Recipe(certify=0.2, allowed_loss=0.02), [(1.0, 0.8), (1.0, 0.79)]
+    for after, lost, count in (
+        ([], False, 0),
+        ([(1.0, 0.74)], False, 0),
+        ([(1.0, 0.72)], True, 1),
+        ([(1.0, 0.72), (1.0, 0.6)], True, 2),
+        ([(1.0, 0.72), (1.0, 0.8)], False, 1),
+    ):
+        rising = Rising(recipe, [*before, *after], 8, chance=0.5)
+        assert (rising.lost, rising.halved) == (lost, count)
+
+
+def test_a_weight_that_costs_everything_is_taken_back(tmp_path, data):
+    recipe = replace(RECIPE, epochs=12, learning_rate=1e-2, certify=1e3, evaluations=1)
+    trained = train(replace(CONFIG, layer_norm="standard"), data, tmp_path / "m", recipe=recipe, device="cpu")
+    assert trained.halved >= 1
+    assert min(dev for _, dev in trained.history[4:]) < 0.7  # it was lost
+    assert trained.dev_accuracy > 0.9
+
+
 def test_the_weight_waits_until_something_is_learned():
     recipe, nothing = Recipe(certify=0.2), (0.7, 0.52)
     assert Rising(recipe, [nothing] * 7, 8, chance=0.5).part(0.99) == 0
     late = Rising(recipe, [nothing] * 3 + [(0.5, 0.8)], 8, chance=0.5)
     assert late.begin == 0.5
     assert [late.part(s) for s in (0.5, 2 / 3, 5 / 6, 1)] == pytest.approx([0, 0.5, 1, 1])
-    assert Rising(recipe, [nothing] * 3 + [(0.5, 0.8), (0.5, 0.7), (0.5, 0.7)], 8, chance=0.5).halved == 1
+    assert Rising(recipe, [nothing] * 3 + [(0.5, 0.8), (0.5, 0.77), (0.5, 0.77)], 8, chance=0.5).halved == 1
 
 
 def test_a_model_trained_with_the_penalty_moves_less_and_learns_as_well(tmp_path, data):
@@ -367,7 +388,7 @@ def test_what_is_neither_is_not_seen():
 def test_norm_and_number_of_the_words_that_move_are_settings(tmp_path, data):
     weights = []
     for change in ({}, {"certify_norm": "inf"}, {"certify_norm": "1"}, {"certify_words": 2}):
-        recipe = replace(RECIPE, epochs=6, learning_rate=1e-2, certify=0.1, **change)
+        recipe = replace(RECIPE, epochs=9, learning_rate=1e-2, certify=0.1, **change)
         folder = train(CONFIG, data, tmp_path / str(len(weights)), recipe=recipe, device="cpu").folder
         weights.append(load_file(folder / "model.safetensors"))
     first = weights[0]

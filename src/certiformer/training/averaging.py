@@ -36,6 +36,11 @@ class Average:
         finally:
             self._put(held)
 
+    def restart(self) -> None:
+        """Go on from the weights as they are."""
+        for mean, p in zip(self.mean, self.parameters, strict=False):
+            mean.copy_(p.detach())
+
     def to_tensors(self) -> dict[str, Tensor]:
         """The average by number, for a checkpoint."""
         return {str(i): mean for i, mean in enumerate(self.mean)}

@@ -10,6 +10,7 @@ from ..recipe import Recipe
 
 BEGIN = 0.25  # share of the steps before which the weight is 0
 RISING = 2 / 3  # of what is left then, until it is whole
+LOST = 0.05  # accuracy below what may be lost: the weights before are taken up again
 LEARNED = 0.05  # accuracy above that of one answer for all: before, there is nothing to lose
 
 
@@ -34,14 +35,26 @@ class Rising:
         return self.begin + RISING * (1 - self.begin)
 
     @property
+    def _plain(self) -> list[float]:
+        """Dev accuracies of the evaluations before it began."""
+        return [dev for k, (_, dev) in enumerate(self.history) if k == 0 or (k + 1) / self.evaluations <= self.begin]
+
+    @property
+    def lost(self) -> bool:
+        """Whether the last evaluation lies so far below the best one without the penalty that there is no way back."""
+        return len(self.history) > len(self._plain) and self._far_below(self.history[-1][1])
+
+    def _far_below(self, dev: float) -> bool:
+        return dev < max(self._plain) - self.recipe.allowed_loss - LOST
+
+    @property
     def halved(self) -> int:
-        """How often the weight was halved: for every two evaluations in a row, since the last time, that lie too far
-        below the best one without the penalty."""
-        before = [dev for k, (_, dev) in enumerate(self.history) if k == 0 or (k + 1) / self.evaluations <= self.begin]
+        """How often the weight was halved: at every evaluation that is lost, and for every two in a row, since the last
+        time, that lie further below the best one without the penalty than is allowed."""
         count = low = 0
-        for _, dev in self.history[len(before) :]:
-            low = low + 1 if dev < max(before) - self.recipe.allowed_loss else 0
-            if low == 2:
+        for _, dev in self.history[len(self._plain) :]:
+            low = low + 1 if dev < max(self._plain) - self.recipe.allowed_loss else 0
+            if low == 2 or self._far_below(dev):
                 count, low = count + 1, 0
         return count
 

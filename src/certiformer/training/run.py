@@ -81,13 +81,16 @@ class Run:
         self.substituting = None if table is None else Substituting(self.embed, self.classifier, table.to(device))
         self.average = Average(self.parameters, recipe.averaging)
         self.best = self._weights()
+        self.safe = self.best if recipe.certify or recipe.bound else {}  # where to go back to when all is lost
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
         found = checkpoint.read(folder, settings=settings)
         if found is not None:
             self.state, tensors = found
             self._load(checkpoint.part(tensors, "weights"))
-            self.best = {k: v.to(device) for k, v in checkpoint.part(tensors, "best").items()}
+            self.best, self.safe = (
+                {k: v.to(device) for k, v in checkpoint.part(tensors, name).items()} for name in ("best", "safe")
+            )
             checkpoint.restore_optimizer(self.optimizer, tensors)
             self.average.restore(checkpoint.part(tensors, "average"), self._done(self.state.segment))
             self.resumed = True
@@ -109,7 +112,10 @@ class Run:
     @property
     def rising(self) -> Rising:
         """The weight of the losses for certificates, as far as is known."""
-        return Rising(self.recipe, self.state.history, self.recipe.epochs * self._segments, self.chance)
+        return self._rising(self.state.history)
+
+    def _rising(self, history: Sequence[tuple[float, float]]) -> Rising:
+        return Rising(self.recipe, history, self.recipe.epochs * self._segments, self.chance)
 
     @property
     def _growing(self) -> int:
@@ -147,18 +153,26 @@ class Run:
             )
         with self.average.shown():
             dev = accuracy(self.embed, self.classifier, self.parts["dev"])
-            better = dev > before.best_accuracy or first_step < self._growing
+            history = (*before.history, (loss, dev))
+            lost = bool(self.safe) and self._rising(history).lost
+            better = (dev > before.best_accuracy or first_step < self._growing) and not lost
             if better:
                 self.best = self._weights()
+            if self.safe and not lost:
+                self.safe = self._weights()
+        if lost:
+            self._load(self.safe)
+            self.average.restart()
         self.state = checkpoint.State(
             settings=before.settings,
             segment=before.segment + 1,
             best_accuracy=dev if better else before.best_accuracy,
             best_segment=before.segment + 1 if better else before.best_segment,
             seconds=before.seconds + time.perf_counter() - started,
-            history=(*before.history, (loss, dev)),
+            history=history,
         )
         parts = {"weights": self._weights(), "best": self.best, "average": self.average.to_tensors()}
+        parts["safe"] = self.safe
         checkpoint.write(self.folder, self.state, parts, self.optimizer)
         if self.progress:
             self._report(first_step + len(order), loss, self.state.seconds, evaluated=True)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from .bounding import plus
-from .coefficients import Coefficients, SplitSlope
+from .coefficients import Coefficients, Link, SplitSlope
 from .graph.graph import Input, Node
 from .ops.base import Box, Reach, root_of
 from .ops.movement import Expand, Movement
@@ -222,18 +223,35 @@ def _length(
     if not known:
         return lost
     gap = sum(known[1:], start=known[0])
-    a = part
-    for axis in range(len(part.node)):
+    a = _met(part)
+    for axis in range(len(a.node)):
         a = a.unlink(axis)
     matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
-    size = gap.expand(-1, *part.node).flatten(1)  # [instances | 1, entries of N]
+    size = _cut(gap, part).expand(-1, *a.node).flatten(1)  # [instances | 1, entries of N]
     root = torch.where((matrix != 0).any(dim=1).flatten(1), root_of(size), 0)  # others no row sees, of other positions
     length = spectral(matrix.flatten(2) * root[:, None]) * norm(root, 2.0, dim=-1)
     bound = torch.minimum(_worst(part, gap), length)
     if vector is not None:
         by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
-        bound = torch.minimum(bound, (by_place * vector.expand(-1, *part.node[:-1]).flatten(1)).sum(dim=1))
+        bound = torch.minimum(bound, (by_place * _cut(vector, part).expand(-1, *a.node[:-1]).flatten(1)).sum(dim=1))
     return bound + lost
+
+
+def _met(part: Coefficients) -> Coefficients:
+    """The same rows on those entries of the node alone that they can meet: those in their window."""
+    node, links = list(part.node), list(part.links)
+    for a, link in enumerate(part.links):
+        if link is not None:
+            node[link.axis], links[a] = part.rows[a], Link(link.axis, 0)
+    return replace(part, node=tuple(node), links=tuple(links))
+
+
+def _cut(value: Tensor, part: Coefficients) -> Tensor:
+    """Values `[instances | 1, *axes of the node]` there."""
+    for a, link in enumerate(part.links):
+        if link is not None and 1 + link.axis < value.dim() and value.shape[1 + link.axis] != 1:
+            value = value.narrow(1 + link.axis, link.offset, part.rows[a])
+    return value
 
 
 def _worst(part: Coefficients, gap: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def test_a_function_and_a_model_serve_too():
     a = movement(model, x, positions=place, power_steps=30)
     torch.manual_seed(0)
     b = movement(lambda e: model.module(e), x, positions=place, power_steps=30)
-    assert float(a) == pytest.approx(float(b))
+    assert a.item() == pytest.approx(b.item())
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,7 @@ def test_an_evaluation_far_below_halves_at_once_and_is_lost():
     ):
         rising = Rising(recipe, [*before, *after], 8, chance=0.5)
         assert (rising.lost, rising.halved) == (lost, count)
+        assert rising.within == (not after or after[-1][1] >= 0.78)
 
 
 def test_a_weight_that_costs_everything_is_taken_back(tmp_path, data):

@@ -39,13 +39,18 @@ class Rising:
         """Dev accuracies of the evaluations before it began."""
         return [dev for k, (_, dev) in enumerate(self.history) if k == 0 or (k + 1) / self.evaluations <= self.begin]
 
+    def _below(self, dev: float, by: float = 0.0) -> bool:
+        return dev < max(self._plain) - self.recipe.allowed_loss - by
+
+    @property
+    def within(self) -> bool:
+        """Whether the last evaluation is as good as the best one without the penalty, less what may be lost."""
+        return len(self.history) == len(self._plain) or not self._below(self.history[-1][1])
+
     @property
     def lost(self) -> bool:
-        """Whether the last evaluation lies so far below the best one without the penalty that there is no way back."""
-        return len(self.history) > len(self._plain) and self._far_below(self.history[-1][1])
-
-    def _far_below(self, dev: float) -> bool:
-        return dev < max(self._plain) - self.recipe.allowed_loss - LOST
+        """Whether it lies so far below that there is no way back."""
+        return not self.within and self._below(self.history[-1][1], LOST)
 
     @property
     def halved(self) -> int:
@@ -53,8 +58,8 @@ class Rising:
         time, that lie further below the best one without the penalty than is allowed."""
         count = low = 0
         for _, dev in self.history[len(self._plain) :]:
-            low = low + 1 if dev < max(self._plain) - self.recipe.allowed_loss else 0
-            if low == 2 or self._far_below(dev):
+            low = low + 1 if self._below(dev) else 0
+            if low == 2 or self._below(dev, LOST):
                 count, low = count + 1, 0
         return count
 

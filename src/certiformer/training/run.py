@@ -81,7 +81,7 @@ class Run:
         self.substituting = None if table is None else Substituting(self.embed, self.classifier, table.to(device))
         self.average = Average(self.parameters, recipe.averaging)
         self.best = self._weights()
-        self.safe = self.best if recipe.certify or recipe.bound else {}  # where to go back to when all is lost
+        self.safe = self.best if recipe.certify or recipe.bound else {}  # the last that cost no more than is allowed
         self.state = checkpoint.State(settings, 0, -1.0, 0, 0.0, ())
         self.resumed = False
         found = checkpoint.read(folder, settings=settings)
@@ -154,13 +154,14 @@ class Run:
         with self.average.shown():
             dev = accuracy(self.embed, self.classifier, self.parts["dev"])
             history = (*before.history, (loss, dev))
-            lost = bool(self.safe) and self._rising(history).lost
-            better = (dev > before.best_accuracy or first_step < self._growing) and not lost
+            rising = self._rising(history)
+            within = rising.within or not self.safe
+            better = (dev > before.best_accuracy or first_step < self._growing) and within
             if better:
                 self.best = self._weights()
-            if self.safe and not lost:
+            if self.safe and within:
                 self.safe = self._weights()
-        if lost:
+        if self.safe and rising.lost:
             self._load(self.safe)
             self.average.restart()
         self.state = checkpoint.State(

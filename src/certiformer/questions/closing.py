@@ -20,7 +20,7 @@ from ..core.sets import Ball
 from .bracket import Bracket
 
 MOST_STEPS, DRAFT_STEPS = 60, 20  # evaluations after which a search ends where it is
-START = (0.1, 0.02, 0.004)  # where to begin, in units of the radius at which the linearised margin vanishes
+START = (0.3, 0.1)  # where to begin: shares of where the linearised margin vanishes, or of the embedding if less
 SCOUTED, LEAST_SCOUTS = 4, 3  # one instance in so many goes ahead, but not fewer than that
 SHRINK, SHRINK_GROWTH, SHRINK_MOST = 1 / 4, 4, 0.5  # steps down where a proof fails: of the tolerance, growing, at most
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands

@@ -80,11 +80,15 @@ class Front:
         return out.getvalue()
 
     def plot(self, axes: Any) -> Any:
-        """Accuracy on dev over the certified radius, on axes of matplotlib."""
-        points = [p for p in self.points if p.of_length is not None]
-        places = {p: (p.of_length, 100 * (p.dev_accuracy or 0.0)) for p in points}
-        axes.plot(*zip(*places.values(), strict=True), "o-", color="#4477aa")
+        """Accuracy on dev over the certified radius, on axes of matplotlib; a line joins what no other weight beats."""
+        places = {p: (p.of_length or 0.0, 100 * p.dev_accuracy) for p in self.points if p.dev_accuracy is not None}
+        best = [
+            a for a in places.values() if not any(b != a and b[0] >= a[0] and b[1] >= a[1] for b in places.values())
+        ]
+        axes.plot(*zip(*places.values(), strict=True), "o", color="#4477aa")
+        axes.plot(*zip(*sorted(best), strict=True), "-", color="#4477aa")
         axes.plot(*places[self.chosen], "o", color="#cc3311", label="chosen")
+        axes.margins(0.1)
         for p, place in places.items():
             axes.annotate(f"{p.weight:g}", place, xytext=(4, 4), textcoords="offset points")
         axes.set_xlabel("certified radius over the embedding's length")

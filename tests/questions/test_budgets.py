@@ -14,7 +14,8 @@ import certiformer as cf
 from calling import run, tiny_folder
 from certiformer.core.sets import Choices
 from certiformer.errors import InputError
-from certiformer.questions import verdict
+from certiformer.questions import budgets, verdict
+from certiformer.questions.budgets import replaced
 from certiformer.sweep.synonyms import read_texts, synonyms
 from conftest import IDS
 from questions.test_verdict import VOCABULARY, margin, model
@@ -195,3 +196,39 @@ def test_on_the_command_line(folder, file, tmp_path, capsys):
     bad.write_text("{}")
     with pytest.raises(InputError, match="expected a list"):
         read_texts(bad)
+
+
+@pytest.mark.parametrize(
+    ("words", "candidates"),
+    [
+        ("the film will move you", {2: ["gonna", "would"], 3: ["bore", "wanna"]}),
+        ("it will be dull and bad", {1: ["gonna"], 3: ["fine", "gimme"], 5: ["great"]}),
+        ("a great film", {1: ["cannot"], 2: ["movie"]}),
+    ],
+)
+def test_substitutes_in_several_tokens_are_put_into_the_text(words, candidates):
+    """Against every combination, read by the model itself."""
+    certifier = cf.Certifier("sst-1", method="backward-forward")
+    text = words.split()
+    others = [tuple(candidates.get(i, ())) for i in range(len(text))]
+    label = certifier.model.predict(words).label
+    found = replaced(certifier.workspace, text, others, label, [1, 2, 3], certifier.options)
+    assert found.reason is None
+    for k, budget in enumerate((1, 2, 3)):
+        answers = {
+            certifier.model.predict(" ".join(chosen)).label
+            for chosen in itertools.product(*([w, *o] for w, o in zip(text, others, strict=True)))
+            if sum(a != b for a, b in zip(chosen, text, strict=True)) <= budget
+        }
+        assert found.certified[k] == (answers == {label})
+        assert found.refuted[k] == (answers != {label})
+
+
+def test_too_many_substitutes_in_several_tokens_are_named(monkeypatch):
+    monkeypatch.setattr(budgets, "MOST_LONGER", 0)
+    certifier = cf.Certifier("sst-1", method="backward-forward")
+    found = replaced(
+        certifier.workspace, ["a", "great", "film"], [(), ("gonna",), ("movie",)], 1, [1], certifier.options
+    )
+    assert found.certified == (False,)
+    assert found.reason == "not one token to the model: gonna"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from .inputs import UNKNOWN_TOKENS, Prepared, embed_ids, margins, prepare_exactl
 from .substitutes import Candidates, substitutes_of
 from .verdict import certify
 from .workspace import Workspace
+
+MOST_LONGER = 8  # substitutes of a text that are read as several tokens, and are put into it one by one
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ def replaced(
     """Whether a label is proved to stay, or seen to change, when at most so many words of a text are replaced.
 
     `candidates` has for every word its substitutes. A text that the model cannot read, or a word in several tokens, is
-    neither proved nor refuted. What is proved for a budget is proved for every smaller one.
+    neither proved nor refuted; substitutes in several tokens are put into the text one by one, where they are few. What
+    is proved for a budget is proved for every smaller one.
     """
     nothing = (False,) * len(budgets)
     substitutes = sum(map(len, candidates))
@@ -52,12 +56,17 @@ def replaced(
     except CertiformerError as error:
         return Replaced(False, nothing, nothing, 0, substitutes, 0, str(error).splitlines()[0])
     found = substitutes_of(prepared, listed, None)
+    longer = [(i, s) for i, others in enumerate(candidates) for s in others if s in found.skipped]
+    if longer and missing is None and len(longer) <= MOST_LONGER:
+        return _with_longer(workspace, words, candidates, label, budgets, options, longer)
     count, unknown = sum(1 for c in candidates if c), _unknown(found)
     if prepared.label != label:
         return Replaced(False, nothing, (True,) * len(budgets), count, substitutes, unknown, None)
     flipped = _greedy(prepared, found, max(budgets))
-    certified, reason = 0.0, missing
-    if missing is None and not found.skipped:
+    certified, reason = -1.0, missing
+    if found.skipped:
+        reason = f"not one token to the model: {found.skipped[0]}"
+    elif missing is None:
         left = [b for b in budgets if b < flipped]
         certified, changed, reason = _proved(workspace, prepared, found, listed, left, options)
         flipped = min(flipped, changed)
@@ -65,6 +74,41 @@ def replaced(
     proved = tuple(b <= certified for b in budgets)
     settled = all(p or r for p, r in zip(proved, refuted, strict=True))
     return Replaced(True, proved, refuted, count, substitutes, unknown, None if settled else reason)
+
+
+def _with_longer(
+    workspace: Workspace,
+    words: Sequence[str],
+    candidates: Sequence[Sequence[str]],
+    label: int,
+    budgets: Sequence[int],
+    options: Options,
+    longer: Sequence[tuple[int, str]],
+) -> Replaced:
+    """With substitutes that the model reads as several tokens: none of them is used, or the last of those that are is
+    this or that one, which makes another text with one replacement less."""
+    names = {s for _, s in longer}
+    short = [tuple(s for s in others if s not in names) for others in candidates]
+    parts = [replaced(workspace, words, short, label, budgets, options)]
+    some = [k for k, b in enumerate(budgets) if b > 0]
+    for i, s in longer if some else ():
+        text = (*words[:i], s, *words[i + 1 :])
+        others = (*candidates[:i], (), *short[i + 1 :])
+        less = replaced(workspace, text, others, label, [budgets[k] - 1 for k in some], options)
+        certified, refuted = dict(zip(some, less.certified, strict=True)), dict(zip(some, less.refuted, strict=True))
+        where = range(len(budgets))  # with a budget of 0 there is no such text
+        answers = tuple(certified.get(k, True) for k in where), tuple(refuted.get(k, False) for k in where)
+        parts.append(replace(less, certified=answers[0], refuted=answers[1]))
+    reasons = [p.reason for p in parts if p.reason is not None]
+    return Replaced(
+        right=parts[0].right,
+        certified=tuple(map(all, zip(*(p.certified for p in parts), strict=True))),
+        refuted=tuple(map(any, zip(*(p.refuted for p in parts), strict=True))),
+        words=sum(1 for c in candidates if c),
+        substitutes=sum(map(len, candidates)),
+        unknown=parts[0].unknown,
+        reason=next(iter(reasons), None),
+    )
 
 
 def _proved(
@@ -75,13 +119,16 @@ def _proved(
     budgets: Sequence[int],
     options: Options,
 ) -> tuple[float, float, str | None]:
-    """The largest budget that is proved, infinite where all are; the least that changes the answer; and why others are
-    left open."""
+    """The largest budget that is proved, infinite where all are and -1 where none is; the least that changes the
+    answer; and why others are left open. With a budget of 0 the text is proved as it is."""
     if not found.ids:
         return math.inf, math.inf, None
     changed, reason = math.inf, None
     for budget in sorted({min(b, len(found.ids)) for b in budgets}, reverse=True):
-        question = CertifyQuestion(substitutions=listed, replaced=budget, label=prepared.label, attack=False)
+        asked: dict[str, Any] = {"eps": 0.0, "positions": [min(listed)]}
+        if budget:
+            asked = {"substitutions": listed, "replaced": budget}
+        question = CertifyQuestion(**asked, label=prepared.label, attack=False)
         assert prepared.text is not None
         result = certify(workspace, prepared.text, question, options)
         if result.status == "certified":
@@ -90,7 +137,7 @@ def _proved(
             changed = budget
         else:
             reason = result.reason
-    return 0, changed, reason
+    return -1, changed, reason
 
 
 def _by_position(

@@ -91,7 +91,7 @@ class Recipe:
     of the training, and the last weights are kept.
     """
 
-    epochs: int = option(0, "Passes over the training part; 0: a thousand steps, or two with a loss for certificates.")
+    epochs: int = option(0, "Passes over the training part; 0: enough for 1,000 steps, 2,000 with --certify.")
     batch_size: int = option(128, "Texts a step.")
     learning_rate: float = option(2e-4, "Highest learning rate.")
     weight_decay: float = option(0.1, "Weight decay of the matrices.")

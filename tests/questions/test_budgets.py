@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -232,3 +233,19 @@ def test_too_many_substitutes_in_several_tokens_are_named(monkeypatch):
     )
     assert found.certified == (False,)
     assert found.reason == "not one token to the model: gonna"
+
+
+def test_a_text_is_proved_as_it_is_too(monkeypatch):
+    """With a substitute in several tokens the text that has it is a point of its own, not only a forward pass."""
+    asked = []
+
+    def refusing(workspace, text, question, options):
+        asked.append((text, question.eps))
+        return SimpleNamespace(status="unknown", reason="refused here")
+
+    monkeypatch.setattr(budgets, "certify", refusing)
+    certifier = cf.Certifier("sst-1", method="backward-forward")
+    found = replaced(certifier.workspace, ["a", "great", "film"], [(), ("gonna",), ()], 1, [1], certifier.options)
+    assert found.certified == (False,)
+    assert ("a gonna film", 0.0) in asked
+    assert ("a great film", 0.0) in asked

@@ -120,12 +120,12 @@ def _proved(
     options: Options,
 ) -> tuple[float, float, str | None]:
     """The largest budget that is proved, infinite where all are and -1 where none is; the least that changes the
-    answer; and why others are left open. With a budget of 0 the text is proved as it is."""
-    if not found.ids:
+    answer; and why others are left open. Where nothing is replaced the text is proved as it is."""
+    if not prepared.movable:
         return math.inf, math.inf, None
     changed, reason = math.inf, None
     for budget in sorted({min(b, len(found.ids)) for b in budgets}, reverse=True):
-        asked: dict[str, Any] = {"eps": 0.0, "positions": [min(listed)]}
+        asked: dict[str, Any] = {"eps": 0.0, "positions": [min(prepared.movable)]}
         if budget:
             asked = {"substitutions": listed, "replaced": budget}
         question = CertifyQuestion(**asked, label=prepared.label, attack=False)

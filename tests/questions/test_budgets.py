@@ -18,6 +18,7 @@ from certiformer.errors import InputError
 from certiformer.questions import budgets, verdict
 from certiformer.questions.budgets import replaced
 from certiformer.sweep.synonyms import read_texts, synonyms
+from certiformer.training.substituting import read_synonyms
 from conftest import IDS
 from questions.test_verdict import VOCABULARY, margin, model
 
@@ -249,3 +250,18 @@ def test_a_text_is_proved_as_it_is_too(monkeypatch):
     assert found.certified == (False,)
     assert ("a gonna film", 0.0) in asked
     assert ("a great film", 0.0) in asked
+
+
+@pytest.mark.parametrize("reader", [read_texts, lambda path: read_synonyms(str(path))])
+def test_files_that_are_broken_are_one_line(tmp_path, reader):
+    whole = gzip.compress(b"[" + b"1, " * 1000 + b"1]")
+    for name, content in (
+        ("cut.json.gz", whole[:40]),
+        ("changed.json.gz", whole[:14] + bytes(b ^ 0xFF for b in whole[14:30]) + whole[30:]),
+        ("none.json.gz", b"[]"),
+        ("deep.json", b"[" * 100_000),
+        ("bytes.json", b"\xff\xfe\x00"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read"):
+            reader(tmp_path / name)

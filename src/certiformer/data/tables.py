@@ -98,6 +98,15 @@ def _opened(file: str | Path) -> BinaryIO:
     return cast(BinaryIO, (gzip.open if Path(file).suffix == ".gz" else open)(file, "rb"))
 
 
+def read_json(file: str | Path, named: str) -> Any:
+    """What a JSON file holds, plain or gzip; `named` is how an error calls it."""
+    try:
+        with _opened(file) as opened:
+            return strict.loads(opened.read())
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InputError(f"{named}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
 def _cells(file: str | Path, form: Form, columns: Columns, labelled: bool) -> Iterator[Row]:
     rows = _csv(file) if form == "csv" else ((n, line.split("\t")) for n, line in read_lines(file) if line.strip())
     place: _Place | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ def replaced(
     found = substitutes_of(prepared, listed, None)
     longer = [(i, s) for i, others in enumerate(candidates) for s in others if s in found.skipped]
     if longer and missing is None and len(longer) <= MOST_LONGER:
-        return _with_longer(workspace, words, candidates, label, budgets, options, longer)
+        ask = partial(replaced, workspace, label=label, options=options)
+        return _with_longer(ask, words, candidates, budgets, longer)
     count, unknown = sum(1 for c in candidates if c), _unknown(found)
     if prepared.label != label:
         return Replaced(False, nothing, (True,) * len(budgets), count, substitutes, unknown, None)
@@ -77,24 +79,23 @@ def replaced(
 
 
 def _with_longer(
-    workspace: Workspace,
+    ask: Callable[..., Replaced],
     words: Sequence[str],
     candidates: Sequence[Sequence[str]],
-    label: int,
     budgets: Sequence[int],
-    options: Options,
     longer: Sequence[tuple[int, str]],
 ) -> Replaced:
     """With substitutes that the model reads as several tokens: none of them is used, or the last of those that are is
-    this or that one, which makes another text with one replacement less."""
+    this or that one, which makes another text with one replacement less. `ask` is `replaced`, of this model and label.
+    """
     names = {s for _, s in longer}
     short = [tuple(s for s in others if s not in names) for others in candidates]
-    parts = [replaced(workspace, words, short, label, budgets, options)]
+    parts = [ask(words, short, budgets=budgets)]
     some = [k for k, b in enumerate(budgets) if b > 0]
     for i, s in longer if some else ():
         text = (*words[:i], s, *words[i + 1 :])
         others = (*candidates[:i], (), *short[i + 1 :])
-        less = replaced(workspace, text, others, label, [budgets[k] - 1 for k in some], options)
+        less = ask(text, others, budgets=[budgets[k] - 1 for k in some])
         certified, refuted = dict(zip(some, less.certified, strict=True)), dict(zip(some, less.refuted, strict=True))
         where = range(len(budgets))  # with a budget of 0 there is no such text
         answers = tuple(certified.get(k, True) for k in where), tuple(refuted.get(k, False) for k in where)

@@ -7,7 +7,6 @@ stand in its place, or is empty where the word may not change. A budget of k let
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
 import json
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ..api import AnyModel, Certifier
 from ..core.names import whole
+from ..data.tables import read_json
 from ..errors import InputError
 from ..options import Options
 from ..questions.budgets import replaced
@@ -85,11 +85,7 @@ class SynonymsResult:
 def read_texts(path: str | os.PathLike[str]) -> tuple[Text, ...]:
     """The texts of a candidates file, plain or gzip."""
     file = Path(path)
-    try:
-        raw = file.read_bytes()
-        found = json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    found = read_json(file, str(file))
     if not isinstance(found, list) or not found:
         raise InputError(f"{file}: expected a list of texts with label, words and candidates")
     return tuple(_text(file, i, entry) for i, entry in enumerate(found))

@@ -6,15 +6,13 @@ what is certified afterwards is bounded by linear functions, as always.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..data.tables import read_json
 from ..errors import InputError
 from ..models.network import Embeddings
 from .batches import UNKNOWN, Batch
@@ -25,12 +23,7 @@ BEGIN, FULL = 0.05, 0.4  # shares of the steps: words begin to be replaced, and 
 
 def read_synonyms(path: str) -> dict[str, list[str]]:
     """Word -> substitutes, from a JSON file, plain or gzip."""
-    file = Path(path)
-    try:
-        raw = file.read_bytes()
-        found = json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"synonyms={path!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    found = read_json(path, f"synonyms={path!r}")
     lists = found.values() if isinstance(found, dict) else [None]
     if not found or not all(isinstance(v, list) and all(isinstance(w, str) for w in v) for v in lists):
         raise InputError(f"synonyms={path!r}: expected a JSON object of lists of words")

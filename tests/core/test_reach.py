@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import certiformer as cf
+from certiformer.core import reach
+from certiformer.core.coefficients import Coefficients
 from certiformer.core.names import Method
 from certiformer.core.reach import by_form
 from certiformer.questions.inputs import prepare, problem_of
@@ -75,3 +79,21 @@ def test_remainders_are_not_added_up_with_the_worst_signs(model: cf.Model) -> No
         assert box.distance is not None
         assert form is not None
         assert (box.distance[:, 0, 0] < 0.8 * by_form(engine, node, box.centre, form).distance[:, 0, 0]).all()
+
+
+@pytest.mark.parametrize("window", [((2, 1), (0, 4)), ((1, 2), (0, 4)), ((0, 5), (0, 4)), ((3, 1), (1, 2))])
+def test_remainders_are_those_of_the_rows_own_positions(window: tuple[tuple[int, int], ...]) -> None:
+    """Rows that are linked to positions meet the remainders there, as they do where every zero is stored."""
+    torch.manual_seed(0)
+    like = torch.zeros(1, dtype=torch.float64)
+    gap = torch.rand(1, 5, 4, dtype=torch.float64) + torch.arange(5.0, dtype=torch.float64)[:, None]
+    part = Coefficients.identity((5, 4), like, window)
+    linked = replace(part, tensor=torch.rand(1, 1, 1, 1, window[0][1], window[1][1], dtype=torch.float64) + 0.5)
+    full = linked.unlink(0).unlink(1)
+    vector = torch.linalg.vector_norm(gap, dim=-1)
+    for given in (None, vector, 0.5 * vector):
+        found, expected = (reach._length(each, gap, vector=given) for each in (linked, full))
+        assert torch.allclose(found, expected, rtol=1e-2)  # spectral norms are bounded, not computed
+    seen = tuple(slice(start, start + count) for start, count in window)
+    moved = linked.tensor[0, 0, 0, 0] * gap[0][seen]  # the remainder that reaches furthest
+    assert float(reach._length(linked, gap)) >= float(torch.linalg.vector_norm(moved)) * (1 - 1e-12)

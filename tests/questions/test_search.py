@@ -17,6 +17,7 @@ import certiformer as cf
 from certiformer.core.problem import Margins
 from certiformer.models import bundled
 from certiformer.options import Question
+from certiformer.questions import closing
 from certiformer.questions.bracket import Bracket
 from certiformer.questions.closing import verify
 from certiformer.questions.inputs import prepare, problem_of
@@ -264,3 +265,24 @@ def test_problem_of_describes_itself() -> None:
     prepared = prepare(random_model(), IDS)
     problem = problem_of([(prepared, (1,))], p=2.0, method="ibp", relaxation="paper")
     assert problem.described == "interval propagation"
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"dtype": "float32"}, {"relaxation": "paper"}, {"method": "ibp"}, {"splits": 2}, {"steps": 2}]
+)
+def test_every_radius_was_itself_evaluated_with_rounding(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the precision that was asked for, and found positive: whatever a draft has said."""
+    proofs: set[float] = set()
+    margin = closing.margin
+
+    def watched(problem: Any, eps: list[float], chosen: list[int], *, rounding: bool) -> list[float]:
+        found = margin(problem, eps, chosen, rounding=rounding)
+        asked = torch.float32 if more.get("dtype") == "float32" else torch.float64
+        if rounding and problem.centre.dtype == asked:
+            proofs.update(e for e, m in zip(eps, found, strict=True) if m > 0)
+        return found
+
+    monkeypatch.setattr(closing, "margin", watched)
+    radii = cf.radius(random_model(scale=0.3), IDS, **more).radii
+    assert max(radii) > 0
+    assert {r for r in radii if r > 0} <= proofs

@@ -11,7 +11,10 @@ from torch import Tensor
 from .coefficients import Chosen, Coefficients
 from .form import Substitution
 from .graph.graph import Input, Node
+from .joint import Meeting
 from .ops.movement import Expand, Movement
+from .ops.product import MatMul
+from .rounding import SLACK, gamma
 from .speed.kernels import with_sides
 from .sweep import Visitor, merged
 
@@ -27,6 +30,7 @@ class Bounding(Visitor[Rows]):
 
     def __init__(self, engine: Engine, start: Node, rows: Coefficients, *, shift: bool, ready: Ready) -> None:
         self.engine, self.rows, self.shift, self.ready = engine, rows.rows, shift, ready
+        self.tangent = ready == engine.tangent
         self.function: Tensor | None = None
         self.peak = 0  # the most entries held at once
         value = engine.nominal[start.index]
@@ -87,6 +91,8 @@ class Bounding(Visitor[Rows]):
                 pulled = tuple(self._pulled(part, ready, k) for k in range(len(sources)))
             if not node.op.exact:
                 self._add_offset(node, self.ready(node), part)
+                if isinstance(node.op, MatMul):
+                    pulled = self._together(node, part, pulled)
             elif isinstance(node.op, Expand):  # copies add up
                 self._widen([part], engine.slack(node, engine.magnitude(node)) if engine.rounding else None)
             elif engine.rounding and not isinstance(node.op, Movement):
@@ -103,6 +109,22 @@ class Bounding(Visitor[Rows]):
         ones = self.engine.ball.centre.new_ones((1, *constant.node))
         self._widen([constant], self.engine.slack(node, ones))
         return shifted
+
+    def _together(self, node: Node, part: Coefficients, pulled: tuple[Rows, ...]) -> tuple[Rows, ...]:
+        """Past a product: what is gained by bounding sums of entries of its right factor as such."""
+        engine, left = self.engine, pulled[0]
+        if self.tangent or part.linked(len(node.shape) - 1) is not None or not isinstance(left, Coefficients):
+            return pulled
+        joint = engine.joint(node)
+        if joint is None:
+            return pulled
+        room = engine.memory // (4 * engine.ball.centre.element_size())
+        found = Meeting(joint, part).gain(engine.graph.parents(node)[0], engine.parameters.get(node.index), room)
+        self.offset = with_sides(self.offset + found.offset, found.spread)
+        left = left + found.coefficients
+        if engine.rounding:
+            self._widen([left], joint.size * gamma(joint.size, SLACK))
+        return left, *pulled[1:]
 
     def _pulled(self, part: Coefficients, ready: Substitution, k: int) -> Rows:
         """Coefficients on the k-th source; only those at the positions that vary where no others matter."""

@@ -86,12 +86,12 @@ class Coefficients:
                 rows += node[link.axis]
         return stored, rows
 
-    def _squeezed(self) -> Tensor:
+    def squeezed(self) -> Tensor:
         """The tensor without the size-1 row axes of links: [side, instance, *unlinked S, *N]."""
         drop = [2 + a for a, link in enumerate(self.links) if link is not None]
         return self.tensor.squeeze(drop) if drop else self.tensor
 
-    def _windowed(self, operand: Tensor, axes: str, node: str) -> Tensor:
+    def windowed(self, operand: Tensor, axes: str, node: str) -> Tensor:
         """An operand `[instance, *axes]`, cut to the window of rows on every linked axis."""
         for a, link in enumerate(self.links):
             if link is None:
@@ -139,9 +139,9 @@ class Coefficients:
                 keep.append(None)
                 out += letter
         out = SIDE + INSTANCE + out + slope.inputs
-        centre = self._windowed(split.centre, slope.axes, planes.outputs)
-        gap = None if split.gap is None else self._windowed(split.gap, slope.axes, planes.outputs)
-        stored, missing = _supply(self._squeezed(), planes.outputs, slope)
+        centre = self.windowed(split.centre, slope.axes, planes.outputs)
+        gap = None if split.gap is None else self.windowed(split.gap, slope.axes, planes.outputs)
+        stored, missing = _supply(self.squeezed(), planes.outputs, slope)
         if gap is not None and slope.inputs == slope.axes == planes.outputs:  # entry by entry
             lead = (1, centre.shape[0], *(1,) * (stored.dim() - 1 - centre.dim()))
             result = two_sided(stored, centre.reshape(*lead, *centre.shape[1:]), gap.reshape(*lead, *gap.shape[1:]))
@@ -168,7 +168,7 @@ class Coefficients:
         if any(letter in slope.inputs for letter in linked) or at not in planes.outputs + slope.axes:
             return None
         stored, rows = self._names(planes.outputs)
-        a, missing = _supply(self._squeezed(), planes.outputs, slope)
+        a, missing = _supply(self.squeezed(), planes.outputs, slope)
         left = SIDE + INSTANCE + stored + planes.outputs + missing
         if at in planes.outputs:
             a = _at(a, left.index(at), hot)
@@ -176,7 +176,7 @@ class Coefficients:
         out = SIDE + INSTANCE + AT + slope.inputs.replace(at, "") + rows
 
         def met(a: Tensor, operand: Tensor) -> Tensor:
-            operand = self._windowed(operand, slope.axes, planes.outputs)
+            operand = self.windowed(operand, slope.axes, planes.outputs)
             right = INSTANCE + slope.axes
             if at in slope.axes:
                 operand = torch.einsum(f"{right},{INSTANCE}{AT}{at}->{right.replace(at, AT)}", operand, hot)
@@ -207,7 +207,7 @@ class Coefficients:
         node = LETTERS[: len(self.node)]
         _, rows = self._names(node)
         value = self._windowed_behind(value, node, len(lead))
-        out = self._einsum(self._squeezed(), value, node, node, lead, SIDE + INSTANCE + lead + rows)
+        out = self._einsum(self.squeezed(), value, node, node, lead, SIDE + INSTANCE + lead + rows)
         return out.expand(*out.shape[: 2 + len(lead)], *self.rows)
 
     def contract_abs(self, value: Tensor, lead: str = "") -> Tensor:
@@ -244,7 +244,7 @@ class Coefficients:
         others = node[:axis] + node[axis + 1 :]
         _, rows = a._names(node)
         return a._einsum(
-            a._squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + others + rows
+            a.squeezed(), a._hot(hot, axis), "t" + node[axis], node, "", SIDE + INSTANCE + "t" + others + rows
         )
 
     def _by_position(self, axis: int) -> Tensor:
@@ -377,7 +377,7 @@ class Coefficients:
         values, order = self.tensor.sort(dim=-1)
         # weights [instance, *N] -> [1, instance, 1.., *N], cut to the window of rows on linked axes
         names = LETTERS[: len(self.node)]
-        w = self._windowed(weights, names, names)
+        w = self.windowed(weights, names, names)
         w = w.reshape(1, w.shape[0], *(1,) * len(self.rows), *w.shape[1:])
         w = w.expand(broadcast(tuple(w.shape), tuple(order.shape))).contiguous()
         order = order.expand(w.shape)
@@ -391,7 +391,7 @@ class Coefficients:
         """As `shifted`, by the mean of the coefficients with these weights `[instance, *N]`, none of them negative."""
         names = LETTERS[: len(self.node)]
         w = self.tensor.new_ones((1, *self.node)) if weights is None else weights
-        w = self._windowed(w, names, names)
+        w = self.windowed(w, names, names)
         w = w.reshape(1, w.shape[0], *(1,) * len(self.rows), *w.shape[1:])
         total = w.sum(dim=-1, keepdim=True)
         mean = (self.tensor * w).sum(dim=-1, keepdim=True) / torch.where(total > 0, total, 1)

@@ -21,6 +21,7 @@ from .deadline import Deadline
 from .form import Form, Substitution
 from .graph import fold
 from .graph.graph import Graph, Input, Node
+from .joint import KEPT, Joint, Sums, joint_of, sums_of
 from .local import sizes
 from .ops.base import Box, MeasuredBox, Planes, Reach, Shape, entries, ulp
 from .ops.movement import Movement
@@ -65,6 +66,9 @@ class Engine:
     by_windows: ClassVar[bool] = True  # rows are bounded window by window, and of two opposite ones one
     boxes: dict[int, Box] = field(init=False, default_factory=dict)
     forms: dict[int, Form] = field(init=False, default_factory=dict)
+    kept: dict[int, Form] = field(init=False, default_factory=dict)  # of nodes that are no anchors
+    sums: dict[int, Sums | None] = field(init=False, default_factory=dict)  # of right factors, by their product
+    joints: dict[int, Joint | None] = field(init=False, default_factory=dict)
     substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
     tangents: dict[int, Substitution] = field(init=False, default_factory=dict)
     lengths: dict[tuple[int, int], Tensor] = field(init=False, default_factory=dict)
@@ -126,10 +130,35 @@ class Engine:
             self.form(node)
             box = self.boxes[node.index]
         else:
-            box = self._bound(node)[0]
+            box, form = self._bound(node)
+            if form is not None and self._keeps(node):
+                self.kept[node.index] = form
         if self.scheme.style.intersect and not node.op.exact and not isinstance(node.op, Rounded):
             box = _better(box, self._interval(node))
         return box
+
+    def _keeps(self, node: Node) -> bool:
+        """Whether the linear form of a node is kept for a product, which takes some memory."""
+        entries = 2 * self.ball.centre.shape[0] * self.ball.dimension * math.prod(node.shape)
+        small = entries * self.ball.centre.element_size() <= self.memory // KEPT
+        return node.index in self.scheme.formed and small
+
+    def joint(self, node: Node) -> Joint | None:
+        """What is known of sums of entries of the right factor of a product, if anything is."""
+        if node.index not in self.joints:
+            found = self.together(node)
+            self.joints[node.index] = None if found is None else joint_of(self, node, found)
+        return self.joints[node.index]
+
+    def together(self, node: Node) -> Sums | None:
+        """The right factor of a product over the set, as sums of its entries see it."""
+        if node.index not in self.sums:
+            at, moves = self.scheme.products.get(node.index, (node, ()))
+            form = self.kept.get(at.index)
+            for move in moves:
+                form = None if form is None else form.map(move)
+            self.sums[node.index] = None if form is None else sums_of(self, self.graph.parents(node)[1], form)
+        return self.sums[node.index]
 
     def _interval(self, node: Node) -> Box:
         if isinstance(node.op, Rounded):
@@ -178,7 +207,7 @@ class Engine:
 
     def _rows(self, node: Node, *, shift: bool, tangent: bool = False) -> tuple[Box, Form | None]:
         """Bounds of every entry of a node, a window of rows at a time where memory asks for it."""
-        wanted = node.index in self.scheme.anchors or node.index in self.scheme.measured
+        wanted = self._wanted(node)
         scores = self.scheme.pairs(node) if self.by_windows else None
         if scores is not None:
             pairs = scores.shape[-1] * (scores.shape[-1] - 1) // 2
@@ -195,6 +224,10 @@ class Engine:
         floor = rounded_down(self.graph.floors[node.index], box.lower)
         return Box(box.lower.clamp(min=floor), box.upper), form
 
+    def _wanted(self, node: Node) -> bool:
+        """Whether the linear form of a node is wanted."""
+        return node.index in self.scheme.anchors or node.index in self.scheme.measured or self._keeps(node)
+
     def _windows(self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool, tangent: bool) -> _Parts:
         """Sweeps from `start` with rows `[*shape]` for the bounds of a node, window by window.
 
@@ -208,7 +241,7 @@ class Engine:
             dense = 2 * instances * math.prod(shape) * max(math.prod(n.shape) for n in self.graph.nodes)
             windows.per_slice = math.ceil(dense / windows.slices) if dense <= room else 0
         parts = _Parts(windows, [], [], [])
-        at_once = self.by_windows and not (node.index in self.scheme.anchors or node.index in self.scheme.measured)
+        at_once = self.by_windows and not self._wanted(node)
         while (window := windows.next(room)) is not None:
             own = rows(start.shape, self.ball.centre, window)
             function, offset = self.sweep(start, own, shift=shift, tangent=tangent)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from .combined import combined
 from .engine import Parameters
+from .joint import Sums
 from .ops.base import Box, MeasuredBox, Reach, entries
 from .part import Known, Multipliers, Part, bent
 from .problem import Problem
@@ -107,6 +108,12 @@ class Batch:
         self.known = {
             i: _stacked([known.boxes[owner][i] for owner in self.owners], like) for i in known.boxes[self.owners[0]]
         }
+        first = known.sums.get(self.owners[0], {})
+        self.learnt = {
+            i: Sums.joined([known.sums[owner][i] for owner in self.owners], like)
+            for i in first
+            if all(i in known.sums.get(owner, {}) for owner in self.owners)
+        }
         self.units: dict[int, tuple[Tensor, Tensor]] = {}
         self.assumed: dict[int, Box] = {}
         for row, leaf in enumerate(leaves):
@@ -154,7 +161,8 @@ class Batch:
 
     def engine(self, at: Variables, *, rounding: bool) -> Part:
         """The engine that bounds the leaves."""
-        kind = partial(Part, known=self.known, assumed=self.assumed, multipliers=self.multipliers(at.multipliers))
+        multipliers = self.multipliers(at.multipliers)
+        kind = partial(Part, known=self.known, assumed=self.assumed, multipliers=multipliers, learnt=self.learnt)
         engine = self.problem.engine(self.ball, at.parameters, rounding=rounding, kind=kind)
         assert isinstance(engine, Part)
         return engine

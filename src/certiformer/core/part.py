@@ -21,6 +21,7 @@ from .bounding import Bounding
 from .coefficients import Coefficients
 from .engine import Engine, Parameters
 from .graph.graph import Graph, Node
+from .joint import Sums
 from .ops.base import Box, MeasuredBox, Reach, entries
 from .ops.rounded import Rounded
 from .speed.kernels import with_sides
@@ -44,6 +45,7 @@ class Known:
     graph: Graph
     eps: Tensor
     boxes: dict[int, dict[int, Box]] = field(default_factory=dict)  # instance -> node -> [1, *shape]
+    sums: dict[int, dict[int, Sums]] = field(default_factory=dict)  # instance -> product -> of its right factor
 
     def learn(self, engine: Engine, chosen: list[int], eps: Tensor) -> None:
         """From an engine that has proved margins of some instances, where nothing has failed."""
@@ -54,6 +56,10 @@ class Known:
                 own = self.boxes.setdefault(instance, {})
                 for node in bent(self.graph):
                     own[node.index] = _joined(own.get(node.index), _row(engine.box(node), row))
+                for index in engine.scheme.products:
+                    found = engine.together(self.graph.nodes[index])
+                    if found is not None:
+                        self.sums.setdefault(instance, {})[index] = found.take(row)
 
 
 def _row(box: Box, row: int) -> Box:
@@ -77,20 +83,23 @@ def _joined(one: Box | None, other: Box) -> Box:
 class Part(Engine):
     """Bounds of rows of the output over parts of a batch of sets.
 
-    `known` has the boxes of the nodes that planes need, over the whole sets; `assumed` what each part assumes of some
-    of them, infinite where nothing; `multipliers` those of the assumptions in the lower bound. Whatever they are, what
-    is negative or has no assumption counts as 0.
+    `known` has the boxes of the nodes that planes need, over the whole sets, and `learnt` what sums of entries of the
+    right factors of products can be; `assumed` what each part assumes of some nodes, infinite where nothing;
+    `multipliers` those of the assumptions in the lower bound. Whatever they are, what is negative or has no assumption
+    counts as 0.
     """
 
     known: Mapping[int, Box]  # [parts, *shape]
     assumed: Mapping[int, Box]
     multipliers: Multipliers
+    learnt: Mapping[int, Sums]  # of right factors over the whole sets, by their product
 
     void: Tensor = field(init=False)  # [parts]: nothing meets what is assumed
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.void = torch.zeros_like(self.largest, dtype=torch.bool)
+        self.sums.update({index: self.learnt.get(index) for index in self.scheme.products})
         for index in sorted(self.known):
             self.boxes[index] = self._narrowed(self.graph.nodes[index])
 

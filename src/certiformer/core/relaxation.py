@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from . import joint
 from .graph import differences_of
 from .graph.graph import Graph, Input, Node, parent_like
 from .local import Local
@@ -37,12 +38,27 @@ class Style:
     sweep_differences: int  # softmaxes, from the first, of which differences of scores are bounded one by one
     sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
     tangents: bool  # measure how far vectors get with planes of equal slopes and remainders that are vectors
+    joint: bool  # sums of entries of the right factor of a product are bounded as such
 
 
 EVERY = sys.maxsize  # softmax
-PAPER = Style(intersect=False, simplex=False, both=False, sweep_differences=0, sweep_probabilities=True, tangents=False)
+PAPER = Style(
+    intersect=False,
+    simplex=False,
+    both=False,
+    sweep_differences=0,
+    sweep_probabilities=True,
+    tangents=False,
+    joint=False,
+)
 TIGHT = Style(
-    intersect=True, simplex=True, both=False, sweep_differences=EVERY, sweep_probabilities=False, tangents=True
+    intersect=True,
+    simplex=True,
+    both=False,
+    sweep_differences=EVERY,
+    sweep_probabilities=False,
+    tangents=True,
+    joint=True,
 )
 STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 
@@ -178,6 +194,19 @@ class Scheme:
     def measured(self) -> frozenset[int]:
         """Nodes whose distance from the middle is wanted."""
         return frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
+
+    @cached_property
+    def products(self) -> dict[int, tuple[Node, tuple[Node, ...]]]:
+        """Products whose right factor is taken together, with the node that it rearranges, and by what."""
+        if not self.style.joint or self.anchors:
+            return {}
+        found = joint.products(self.graph)
+        return {i: (at, moves) for i, (at, moves) in found.items() if not self.by_inputs(at)}
+
+    @cached_property
+    def formed(self) -> frozenset[int]:
+        """Nodes whose linear form is kept for the products they enter."""
+        return frozenset(at.index for at, _ in self.products.values())
 
     @cached_property
     def unswept(self) -> frozenset[int]:

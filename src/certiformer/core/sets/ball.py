@@ -13,6 +13,8 @@ from torch import Tensor
 
 from ..ops.base import Box
 
+BLOCKS = 2  # so many have matrices of their own in `grams`
+
 
 def dual(p: float) -> float:
     """q with 1/p + 1/q = 1."""
@@ -170,6 +172,32 @@ class Ball:
                 norms = norms * blocks.shape[-1] ** max(0.0, 0.5 - (0.0 if flat else 1 / self.p))
         eps = self.eps.amax(dim=1, keepdim=True) if joint else self.eps
         return torch.einsum("zt...,zt->z...", norms, eps)
+
+    def grams(self, function: Tensor) -> Tensor | None:
+        """Matrices `[block, instance, *lead, rows, rows]` for functions A `[instance, m, *lead, rows]`: for every row
+        b of numbers, `|b A delta|` is at most `sum_block sqrt(b G b')` over the set.
+
+        `|b A delta| <= sum_g r_g |b A_g|_2`, g the blocks, or in the maximum norm every number by itself. Of many of
+        them one matrix is made, by `sum_g r_g |b A_g| <= sqrt(sum_g w_g) sqrt(sum_g r_g^2 |b A_g|^2 / w_g)`, with the
+        weights `w_g = r_g |A_g|`.
+        """
+        if self.joint and not math.isinf(self.p):
+            return None
+        parts = self._blocks(function[None], self.width, joint=False)[0]  # [instance, t, d, *lead, rows]
+        radii = self.eps
+        if math.isinf(self.p):
+            parts, radii = parts.flatten(1, 2).unsqueeze(2), radii.repeat_interleave(parts.shape[2], dim=1)
+        else:
+            radii = radii * parts.shape[2] ** max(0.0, 0.5 - 1 / self.p)
+        up = 1 + (32 + radii.shape[1]) * float(torch.finfo(radii.dtype).eps)  # of all sums and products here
+        scale = (radii * up).reshape(*radii.shape, *(1,) * (parts.dim() - 2))
+        if radii.shape[1] <= BLOCKS:
+            return torch.einsum("ztd...j,ztd...l->tz...jl", parts * scale, parts * scale)
+        size = norm(norm(parts, 2.0, dim=-1), 2.0, dim=2)  # [instance, t, *lead]
+        weight = size.unsqueeze(2).unsqueeze(-1) * scale
+        inverse = torch.where(weight > 0, 1 / torch.where(weight > 0, weight, 1), 0)
+        parts = (parts * scale * (inverse * weight.sum(dim=1, keepdim=True)).sqrt()).flatten(1, 2)
+        return torch.einsum("zm...j,zm...l->z...jl", parts, parts)[None]
 
     def box(self) -> Box:
         """The smallest box around the set, for every p: as wide as the set is along each number."""

@@ -67,6 +67,10 @@ class Choices:
             return each.sum(dim=2)
         return each.topk(self.most, dim=2).values.sum(dim=2)
 
+    def grams(self, function: Tensor) -> Tensor | None:
+        """None: points are no ball."""
+        return None
+
     def box(self) -> Box:
         low = torch.einsum("ztd,ztn->znd", self.moves.amin(dim=2), self.hot)[:, None]
         high = torch.einsum("ztd,ztn->znd", self.moves.amax(dim=2), self.hot)[:, None]

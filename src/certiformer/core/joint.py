@@ -1,0 +1,216 @@
+"""Products of matrices, sums of entries of their right factor taken together.
+
+A sweep that meets `x @ y` with coefficients `A_ij` needs `sum_k x_ik w_ik` with `w_ik = sum_j A_ij y_kj`. McCormick's
+planes put there the least that `w_ik` would be if every `y_kj` were at its worst end, `e_ik`. What they lose is
+
+    (x_ik - l_ik) (w_ik - e_ik),        l_ik <= x_ik,
+
+and `w_ik`, one linear function of y, hardly ever is that small: by a linear form of y, `w_ik - e_ik` is at least some
+`D_ik >= 0`. So `sum_k D_ik (x_ik - l_ik)` is added to the lower function, and the like is taken off the upper one. For
+every D between 0 and what is proved the planes stay sound. Where they are mixed with those that touch at the upper end
+of x, it is the share of the first that counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .coefficients import INSTANCE, ROWS, SIDE, Coefficients
+from .graph.graph import Graph, Node
+from .ops.base import LETTERS, OWN, root_of
+from .ops.movement import Movement
+from .ops.product import MatMul
+from .rounding import SLACK, gamma, tiny, too_many
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .form import Form
+
+KEPT = 16  # an engine keeps a linear form that takes one over this of its memory, at most
+HELD = 3  # tensors of the size of the coefficients that are there at once
+
+
+class Sums(NamedTuple):
+    """A node over a set, in deviations from its nominal value: for every row b of numbers along the last axis, `b y` is
+    `b offset`, give or take `|b| gap + sum_blocks sqrt(b gram b')`."""
+
+    offset: Tensor  # [instance, *shape]
+    gap: Tensor  # [instance, *shape]
+    gram: Tensor  # [block, instance, *shape, shape[-1]]
+
+    def take(self, row: int) -> Sums:
+        """Those of one instance."""
+        return Sums(self.offset[row : row + 1], self.gap[row : row + 1], self.gram[:, row : row + 1])
+
+    @staticmethod
+    def joined(parts: list[Sums], like: Tensor) -> Sums:
+        """Those of several instances, in a precision; grams may be any numbers that are not too small."""
+        up = 1 + 8 * float(torch.finfo(like.dtype).eps)
+        offset, gap, gram = (torch.cat([p[k] for p in parts], dim=k // 2) for k in range(3))
+        lost = (offset - offset.to(like).to(offset)).abs()
+        return Sums(offset.to(like), ((gap + lost) * up).to(like), (gram * up).to(like))
+
+
+def products(graph: Graph) -> dict[int, tuple[Node, tuple[Node, ...]]]:
+    """Products of two matrices that vary: the node whose entries the right factor rearranges, and by what, in order."""
+    found: dict[int, tuple[Node, tuple[Node, ...]]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, MatMul) and all(p.perturbed for p in graph.parents(node)):
+            at, moves = graph.parents(node)[1], list[Node]()
+            while isinstance(at.op, Movement) and len(at.inputs) == 1:
+                moves.append(at)
+                (at,) = graph.parents(at)
+            found[node.index] = at, tuple(reversed(moves))
+    return found
+
+
+def sums_of(engine: Engine, node: Node, form: Form) -> Sums | None:
+    """What a linear form of a node says of sums of its entries; None where the set has no such matrices."""
+    gram = engine.ball.grams(form.centre)
+    if gram is None:
+        return None
+    gap = torch.zeros_like(form.offset) if form.offset_gap is None else form.offset_gap.abs()
+    if form.gap is not None:
+        gap = gap + engine.ball.magnitude(form.gap[None])[0]
+    slack = engine.slack(node, form.size)
+    return Sums(form.offset, gap if slack is None else gap + slack, gram)
+
+
+class Joint(NamedTuple):
+    """A product, ready for sweeps: D is `B turn + |B| gain - lost - sum_blocks sqrt(B gram B')` below and the same with
+    `-turn` above, for the share B of the coefficients."""
+
+    turn: Tensor  # [instance, *batch, k, j]
+    gain: Tensor  # [instance, *batch, k, j]
+    gram: Tensor  # [block, instance, *batch, k, j, j]
+    sizes: Tensor  # [block, instance, *batch, k, j]: the roots of its diagonal
+    start: Tensor  # of x: nominal value less lower end, [instance, *batch, i, k]
+    size: Tensor  # of x: what the rounding of its coefficients meets
+    terms: float  # that a square adds up; 0 where rounding does not count
+
+
+def joint_of(engine: Engine, node: Node, sums: Sums) -> Joint | None:
+    """How a product is met, over the boxes of its factors."""
+    x, y = engine.graph.parents(node)
+    box, nominal = engine.box(y), engine.nominal[y.index]
+    centre, radius = (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
+    gain, terms = radius - sums.gap, 0.0
+    if engine.rounding:
+        terms = 4 * (y.shape[-1] + engine.ball.dimension + SLACK)
+        sizes = sums.offset.abs() + nominal.abs() + centre.abs() + radius + sums.gap
+        if too_many(sizes, 2 * terms):
+            return None
+        gain = gain - gamma(sizes, terms) * sizes - 4 * math.sqrt(terms * tiny(sizes))  # squares may vanish
+    left, start = engine.box(x), engine.nominal[x.index]
+    size = torch.maximum(left.lower.abs(), left.upper.abs()) + start.abs()
+    roots = root_of(sums.gram.diagonal(dim1=-2, dim2=-1))
+    return Joint(sums.offset + nominal - centre, gain, sums.gram, roots, start - left.lower, size, terms)
+
+
+class Gain(NamedTuple):
+    """What a sweep gains at a product: coefficients on x, and what they add to the offsets, give or take rounding."""
+
+    coefficients: Coefficients
+    offset: Tensor  # [side, instance, *rows]
+    spread: Tensor  # [side, instance, *rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """Coefficients of a sweep at a product, with the letters of their axes."""
+
+    joint: Joint
+    part: Coefficients
+
+    @property
+    def rows(self) -> str:
+        return "".join(ROWS[a] for a, link in enumerate(self.part.links) if link is None)
+
+    @property
+    def batch(self) -> str:
+        return LETTERS[: len(self.part.node) - 2]
+
+    @property
+    def i(self) -> str:
+        return LETTERS[len(self.part.node) - 2]
+
+    @property
+    def j(self) -> str:
+        return LETTERS[len(self.part.node) - 1]
+
+    def gain(self, x: Node, shares: tuple[Tensor, ...] | None, room: int) -> Gain:
+        """What is gained; `shares` are those of the planes that touch at the upper end of x. In `room` for so many
+        numbers."""
+        part = self.part
+        worth = torch.cat(list(self._windows(shares, room)), dim=-1)
+        worth = torch.nan_to_num(worth, nan=0.0, posinf=0.0).clamp(min=0)
+        for axis, link in enumerate(part.links):
+            if link is not None:
+                worth = worth.unsqueeze(2 + axis)
+        found = Coefficients(worth, part.rows, x.shape, part.links)
+        start = found.contract(self.joint.start)
+        slack = self.joint.size * gamma(self.joint.size, 4 * (math.prod(x.shape) + SLACK))
+        signed = replace(found, tensor=worth * _sides(worth))
+        return Gain(signed, start * _sides(start), found.contract(slack))
+
+    def _windows(self, shares: tuple[Tensor, ...] | None, room: int) -> Iterator[Tensor]:
+        """D for some of the k at a time, `[side, instance, *rows, *batch, i, k]`."""
+        a = self.part.squeezed()
+        a = a.expand(2, *a.shape[1:])
+        total = self.joint.turn.shape[-2]
+        step = max(1, min(total, room // (HELD * a.numel() * max(1, self.joint.turn.shape[0] // a.shape[1]))))
+        for first in range(0, total, step):
+            here = slice(first, min(total, first + step))
+            if shares is None:
+                yield self._worth(a, self.batch + self.i + self.j, here)
+            else:
+                own = tuple(self._cut(s, self.batch + self.i + OWN[0] + self.j)[..., here, :] for s in shares)
+                yield self._worth(_kept(a, own), self.batch + self.i + OWN[0] + self.j, here)
+
+    def _cut(self, operand: Tensor, axes: str) -> Tensor:
+        """An operand within the window of rows."""
+        return self.part.windowed(operand, axes, self.batch + self.i + self.j)
+
+    def _worth(self, a: Tensor, axes: str, here: slice) -> Tensor:
+        joint, k, l = self.joint, OWN[0], OWN[1]
+        left = SIDE + INSTANCE + self.rows + axes
+        right, out = INSTANCE + self.batch + k + self.j, SIDE + INSTANCE + self.rows + self.batch + self.i + k
+
+        def met(a: Tensor, operand: Tensor) -> Tensor:
+            operand = self._cut(operand, self.batch + k + self.j)[..., here, :]
+            value: Tensor = torch.einsum(f"{left},{right}->{out}", a, operand)
+            return value
+
+        turned = met(a, joint.turn)
+        worth = turned * _sides(turned) + met(a.abs(), joint.gain)
+        for gram, sizes in zip(joint.gram, joint.sizes, strict=True):
+            gram = self._cut(gram, self.batch + k + self.j + l)[..., here, :, :]
+            image = torch.einsum(f"{left},{right}{l}->{out}{l}", a, gram)
+            square = (image * (a if k in axes else a.unsqueeze(-2))).sum(dim=-1).clamp(min=0)
+            if joint.terms:  # rounding of the matrix and of the square, and what vanished below the normal numbers
+                square = square + gamma(square, 2 * joint.terms) * met(a.abs(), sizes).square()
+                worth = worth - 4 * math.sqrt(joint.terms * tiny(square))
+            worth = worth - root_of(square) * (1 + (gamma(square, SLACK) if joint.terms else 0))
+        return worth
+
+
+def _sides(like: Tensor) -> Tensor:
+    """1 on the lower side, -1 on the upper one."""
+    return torch.tensor([1.0, -1.0], dtype=like.dtype, device=like.device).reshape(2, *(1,) * (like.dim() - 1))
+
+
+def _kept(a: Tensor, shares: tuple[Tensor, ...]) -> Tensor:
+    """Coefficients `[side, instance, *rows, *batch, i, k, j]` on the planes that touch at the lower end of x: of a
+    positive coefficient the lower function takes the lower plane, of a negative one the upper plane."""
+    low, high = ((1 - s.clamp(0, 1)).reshape(1, s.shape[0], *(1,) * (a.dim() - s.dim()), *s.shape[1:]) for s in shares)
+    a = a.unsqueeze(-2)
+    return a * torch.where(a * _sides(a) >= 0, low, high)
+
+
+__all__ = ["KEPT", "Gain", "Joint", "Meeting", "Sums", "joint_of", "products", "sums_of"]

@@ -1,0 +1,150 @@
+"""Products whose right factor is taken together: what is added to the planes never goes beyond what is lost by them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import certiformer as cf
+from certiformer.core import relaxation
+from certiformer.core.coefficients import Coefficients
+from certiformer.core.joint import Joint, Meeting, Sums
+from certiformer.core.sets import Ball
+
+NORMS = [1.0, 1.5, 2.0, 3.0, math.inf]
+
+
+def ball(p: float, blocks: int, *, width: bool = False, d: int = 5) -> Ball:
+    centre = torch.zeros(2, 1, 4, d, dtype=torch.float64)
+    positions = [tuple(range(blocks)), tuple(range(1, blocks + 1))] if blocks < 4 else [(0, 1, 2, 3)] * 2
+    wide = torch.rand(2, blocks, d, dtype=torch.float64) if width else None
+    return Ball.of(centre, positions, torch.tensor([0.3, 0.7]), p, width=wide)
+
+
+@pytest.mark.parametrize("p", NORMS)
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4])
+@pytest.mark.parametrize("width", [False, True])
+def test_matrices_bound_every_row(p: float, blocks: int, width: bool) -> None:
+    if width and not math.isinf(p):
+        pytest.skip("boxes have the maximum norm")
+    torch.manual_seed(int(10 * min(p, 9)) + blocks)
+    own = ball(p, blocks, width=width)
+    function = torch.randn(2, own.dimension, 3, 6, dtype=torch.float64)
+    function[:, :, 0] = 0
+    function[:, 1] *= 1e3
+    gram = own.grams(function)
+    assert gram is not None
+    for scale in (1.0, 1e-3):
+        b = scale * torch.randn(40, 6, dtype=torch.float64) * (torch.rand(40, 6) < 0.5)
+        most = own.spread(torch.einsum("rj,zmkj->zmkr", b, function)[None])[0]
+        bound = torch.einsum("rj,tzkjl,rl->tzkr", b, gram, b).clamp(min=0).sqrt().sum(dim=0)
+        assert bool((most <= bound * (1 + 1e-9) + 1e-12).all())
+    if p == 2 and blocks <= 2:  # and exactly so
+        assert torch.allclose(most, bound, rtol=1e-6, atol=1e-12)
+
+
+def ellipsoid(points: Tensor, gram: Tensor) -> Tensor:
+    """Points of `{y: b y <= sqrt(b G b')}` for unit vectors."""
+    values, vectors = torch.linalg.eigh(gram)
+    return torch.einsum("...jl,...l,s...l->s...j", vectors, values.clamp(min=0).sqrt(), points)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_what_is_gained_is_lost_by_planes(shares: bool) -> None:
+    """`x w` less McCormick's planes is at least what is added, for y anywhere in its box and its ellipsoid."""
+    torch.manual_seed(5)
+    heads, n, m, width = 2, 3, 4, 5
+    factor = torch.randn(1, heads, m, width, width, dtype=torch.float64)
+    gram = factor @ factor.mT
+    radius = gram.diagonal(dim1=-2, dim2=-1).sqrt()
+    y0 = torch.randn(1, heads, m, width, dtype=torch.float64)
+    low, high = (torch.rand(1, heads, n, m, dtype=torch.float64) + s for s in (-1, 0.5))
+    x0 = (low + high) / 2
+    joint = Joint(
+        turn=torch.zeros_like(radius),
+        gain=radius,
+        gram=gram[None],
+        sizes=radius[None],
+        start=x0 - low,
+        size=x0.abs(),
+        terms=0.0,
+    )
+    part = Coefficients.matrix(torch.randn(1, 6, heads, n, width, dtype=torch.float64), (heads, n, width))
+    share = tuple(torch.rand(1, heads, n, m, width, dtype=torch.float64) for _ in range(2)) if shares else None
+    node = type("Node", (), {"shape": (heads, n, m)})()
+    gain = Meeting(joint, part).gain(node, share, room=50)  # in several windows
+    more, offset = gain.coefficients.tensor, gain.offset
+    assert bool((more[0] >= 0).all())
+    assert bool((more[1] <= 0).all())
+    assert float(more[0].max()) > 0.1
+    a = part.tensor[0, 0]  # [rows, heads, i, j]
+    directions = torch.nn.functional.normalize(torch.randn(300, 1, heads, m, width, dtype=torch.float64), dim=-1)
+    worst = torch.inf
+    for y in y0 + ellipsoid(directions, gram):
+        for x in (low, high, x0, low + torch.rand_like(low) * (high - low)):
+            value = torch.einsum("rhij,hik,hkj->r", a, x[0], y[0])
+            for side, sign in ((0, 1.0), (1, -1.0)):
+                planes = _planes(a, sign, x[0], y[0], low[0], high[0], y0[0] - radius[0], y0[0] + radius[0], share)
+                added = (more[side, 0] * (x - x0)).sum(dim=(1, 2, 3)) + offset[side, 0]
+                left = sign * (value - planes - added)
+                worst = min(worst, float(left.min()))
+    assert worst >= -1e-9
+
+
+def _planes(
+    a: Tensor, sign: float, x: Tensor, y: Tensor, lx: Tensor, ux: Tensor, ly: Tensor, uy: Tensor, share: object
+) -> Tensor:
+    """McCormick's planes of all terms, below (sign 1) or above, mixed by their shares."""
+    x, lx, ux = (t.unsqueeze(-1) for t in (x, lx, ux))  # [h, i, k, 1]
+    y, ly, uy = (t.unsqueeze(-3) for t in (y, ly, uy))  # [h, 1, k, j]
+    lower = (ly * x + lx * y - lx * ly, uy * x + ux * y - ux * uy)
+    upper = (uy * x + lx * y - lx * uy, ly * x + ux * y - ux * ly)
+    s, t = (0.0, 0.0) if share is None else (share[0][0], share[1][0])  # type: ignore[index]
+    below, above = (1 - s) * lower[0] + s * lower[1], (1 - t) * upper[0] + t * upper[1]
+    a = a.unsqueeze(-2)  # [rows, h, i, 1, j]
+    chosen = torch.where(a * sign >= 0, below, above)
+    return (a * chosen).sum(dim=(1, 2, 3, 4))
+
+
+def test_sums_in_another_precision_are_no_smaller() -> None:
+    torch.manual_seed(1)
+    one = Sums(
+        *(torch.randn(1, 3, 4, dtype=torch.float64) for _ in range(2)), torch.rand(1, 1, 3, 4, 4, dtype=torch.float64)
+    )
+    one = one._replace(gap=one.gap.abs())
+    found = Sums.joined([one, one], torch.zeros((), dtype=torch.float32))
+    assert found.offset.shape == (2, 3, 4)
+    assert found.gram.shape == (1, 2, 3, 4, 4)
+    moved = (found.offset.double() - one.offset).abs()
+    assert bool((found.gap.double() >= one.gap + moved).all())
+    assert bool((found.gram.double() >= one.gram).all())
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.q, self.k, self.v, self.o = (nn.Linear(6, 6) for _ in range(4))
+        self.head = nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        p = (self.q(x) @ self.k(x).mT).softmax(dim=-1)
+        out: Tensor = self.head((x + self.o(p @ self.v(x))).relu().mean(dim=1))
+        return out
+
+
+@pytest.mark.parametrize("p", [2, math.inf])
+def test_it_proves_more(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = (
+        Attention().double().eval(),
+        torch.randn(1, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
+    )
+    asked = {"norm": p, "method": "backward", "positions": [[0, 1, 2, 3]]}
+    now = cf.bounds(model, x, eps=0.2, **asked)
+    monkeypatch.setitem(relaxation.STYLES, "tight", replace(relaxation.TIGHT, joint=False))  # type: ignore[arg-type]
+    before = cf.bounds(model, x, eps=0.2, **asked)
+    assert float(now.margins[0]) > float(before.margins[0])

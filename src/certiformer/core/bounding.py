@@ -115,7 +115,7 @@ class Bounding(Visitor[Rows]):
         engine, left = self.engine, pulled[0]
         if self.tangent or part.linked(len(node.shape) - 1) is not None or not isinstance(left, Coefficients):
             return pulled
-        joint = engine.joint(node)
+        joint = engine.products.joint(engine, node)
         if joint is None:
             return pulled
         room = engine.memory // (4 * engine.ball.centre.element_size())

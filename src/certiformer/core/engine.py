@@ -21,7 +21,7 @@ from .deadline import Deadline
 from .form import Form, Substitution
 from .graph import fold
 from .graph.graph import Graph, Input, Node
-from .joint import KEPT, Joint, Sums, joint_of, sums_of
+from .joint import Products
 from .local import sizes
 from .ops.base import Box, MeasuredBox, Planes, Reach, Shape, entries, ulp
 from .ops.movement import Movement
@@ -66,9 +66,7 @@ class Engine:
     by_windows: ClassVar[bool] = True  # rows are bounded window by window, and of two opposite ones one
     boxes: dict[int, Box] = field(init=False, default_factory=dict)
     forms: dict[int, Form] = field(init=False, default_factory=dict)
-    kept: dict[int, Form] = field(init=False, default_factory=dict)  # of nodes that are no anchors
-    sums: dict[int, Sums | None] = field(init=False, default_factory=dict)  # of right factors, by their product
-    joints: dict[int, Joint | None] = field(init=False, default_factory=dict)
+    products: Products = field(init=False, default_factory=Products)
     substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
     tangents: dict[int, Substitution] = field(init=False, default_factory=dict)
     lengths: dict[tuple[int, int], Tensor] = field(init=False, default_factory=dict)
@@ -131,34 +129,11 @@ class Engine:
             box = self.boxes[node.index]
         else:
             box, form = self._bound(node)
-            if form is not None and self._keeps(node):
-                self.kept[node.index] = form
+            if form is not None and self.products.wants(self, node):
+                self.products.forms[node.index] = form
         if self.scheme.style.intersect and not node.op.exact and not isinstance(node.op, Rounded):
-            box = _better(box, self._interval(node))
+            box = box.met(self._interval(node))
         return box
-
-    def _keeps(self, node: Node) -> bool:
-        """Whether the linear form of a node is kept for a product, which takes some memory."""
-        entries = 2 * self.ball.centre.shape[0] * self.ball.dimension * math.prod(node.shape)
-        small = entries * self.ball.centre.element_size() <= self.memory // KEPT
-        return node.index in self.scheme.formed and small
-
-    def joint(self, node: Node) -> Joint | None:
-        """What is known of sums of entries of the right factor of a product, if anything is."""
-        if node.index not in self.joints:
-            found = self.together(node)
-            self.joints[node.index] = None if found is None else joint_of(self, node, found)
-        return self.joints[node.index]
-
-    def together(self, node: Node) -> Sums | None:
-        """The right factor of a product over the set, as sums of its entries see it."""
-        if node.index not in self.sums:
-            at, moves = self.scheme.products.get(node.index, (node, ()))
-            form = self.kept.get(at.index)
-            for move in moves:
-                form = None if form is None else form.map(move)
-            self.sums[node.index] = None if form is None else sums_of(self, self.graph.parents(node)[1], form)
-        return self.sums[node.index]
 
     def _interval(self, node: Node) -> Box:
         if isinstance(node.op, Rounded):
@@ -190,9 +165,9 @@ class Engine:
         box, form = self._rows(node, shift=True)
         if self.scheme.twice(node):
             plain, _ = self._rows(node, shift=False)
-            box = _better(box, plain)
+            box = box.met(plain)
         if self.scheme.by_tangents(node):
-            box = _better(box, self._rows(node, shift=True, tangent=True)[0])
+            box = box.met(self._rows(node, shift=True, tangent=True)[0])
         return box, form
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
@@ -226,7 +201,8 @@ class Engine:
 
     def _wanted(self, node: Node) -> bool:
         """Whether the linear form of a node is wanted."""
-        return node.index in self.scheme.anchors or node.index in self.scheme.measured or self._keeps(node)
+        index = node.index
+        return index in self.scheme.anchors or index in self.scheme.measured or self.products.wants(self, node)
 
     def _windows(self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool, tangent: bool) -> _Parts:
         """Sweeps from `start` with rows `[*shape]` for the bounds of a node, window by window.
@@ -271,10 +247,10 @@ class Engine:
         box = self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=True), node)
         if self.scheme.last_twice:
             plain = self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=False), node)
-            box = _better(box, plain)
+            box = box.met(plain)
         if self.scheme.by_tangents(node):
             joint = self.sweep(node, Coefficients.matrix(rows, node.shape), shift=True, tangent=True)
-            box = _better(box, self._concretize(*joint, node))
+            box = box.met(self._concretize(*joint, node))
         return box
 
     def _concretize(self, function: Tensor, offset: Tensor, node: Node) -> Box:
@@ -521,8 +497,3 @@ def _split(lower: Tensor | None, upper: Tensor | None) -> tuple[Tensor | None, T
     if lower is None or upper is None:
         return None, None
     return (lower, None) if lower is upper else ((lower + upper) / 2, (upper - lower) / 2)
-
-
-def _better(one: Box, other: Box) -> Box:
-    """Both hold: the better of the two, entry by entry."""
-    return Box(torch.maximum(one.lower, other.lower), torch.minimum(one.upper, other.upper))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -111,6 +111,38 @@ def joint_of(engine: Engine, node: Node, sums: Sums) -> Joint | None:
     size = torch.maximum(left.lower.abs(), left.upper.abs()) + start.abs()
     roots = root_of(sums.gram.diagonal(dim1=-2, dim2=-1))
     return Joint(sums.offset + nominal - centre, gain, sums.gram, roots, start - left.lower, size, terms)
+
+
+@dataclass(eq=False)
+class Products:
+    """What an engine knows of the right factors of its products, found when it is asked for."""
+
+    forms: dict[int, Form] = field(default_factory=dict)  # of nodes that are no anchors
+    sums: dict[int, Sums | None] = field(default_factory=dict)  # by product
+    joints: dict[int, Joint | None] = field(default_factory=dict)  # by product
+
+    def wants(self, engine: Engine, node: Node) -> bool:
+        """Whether the linear form of a node is kept for a product, which takes some memory."""
+        entries = 2 * engine.ball.centre.shape[0] * engine.ball.dimension * math.prod(node.shape)
+        small = entries * engine.ball.centre.element_size() <= engine.memory // KEPT
+        return node.index in engine.scheme.formed and small
+
+    def joint(self, engine: Engine, node: Node) -> Joint | None:
+        """What is known of sums of entries of the right factor of a product, if anything is."""
+        if node.index not in self.joints:
+            found = self.together(engine, node)
+            self.joints[node.index] = None if found is None else joint_of(engine, node, found)
+        return self.joints[node.index]
+
+    def together(self, engine: Engine, node: Node) -> Sums | None:
+        """The right factor of a product over the set, as sums of its entries see it."""
+        if node.index not in self.sums:
+            at, moves = engine.scheme.products.get(node.index, (node, ()))
+            form = self.forms.get(at.index)
+            for move in moves:
+                form = None if form is None else form.map(move)
+            self.sums[node.index] = None if form is None else sums_of(engine, engine.graph.parents(node)[1], form)
+        return self.sums[node.index]
 
 
 class Gain(NamedTuple):
@@ -213,4 +245,4 @@ def _kept(a: Tensor, shares: tuple[Tensor, ...]) -> Tensor:
     return a * torch.where(a * _sides(a) >= 0, low, high)
 
 
-__all__ = ["KEPT", "Gain", "Joint", "Meeting", "Sums", "joint_of", "products", "sums_of"]
+__all__ = ["Gain", "Joint", "Meeting", "Products", "Sums", "products"]

@@ -57,7 +57,7 @@ class Known:
                 for node in bent(self.graph):
                     own[node.index] = _joined(own.get(node.index), _row(engine.box(node), row))
                 for index in engine.scheme.products:
-                    found = engine.together(self.graph.nodes[index])
+                    found = engine.products.together(engine, self.graph.nodes[index])
                     if found is not None:
                         self.sums.setdefault(instance, {})[index] = found.take(row)
 
@@ -76,7 +76,7 @@ def _joined(one: Box | None, other: Box) -> Box:
     """Two boxes that both hold; one that is measured stays as it is, since its centre counts."""
     if one is None or isinstance(other, MeasuredBox) or isinstance(one, MeasuredBox):
         return other if one is None else one
-    return Box(torch.maximum(one.lower, other.lower), torch.minimum(one.upper, other.upper))
+    return one.met(other)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -99,7 +99,7 @@ class Part(Engine):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.void = torch.zeros_like(self.largest, dtype=torch.bool)
-        self.sums.update({index: self.learnt.get(index) for index in self.scheme.products})
+        self.products.sums.update({index: self.learnt.get(index) for index in self.scheme.products})
         for index in sorted(self.known):
             self.boxes[index] = self._narrowed(self.graph.nodes[index])
 

@@ -82,6 +82,10 @@ class Box(NamedTuple):
         """The box of a rearrangement or another increasing exact function of its entries."""
         return Box(f(self.lower), f(self.upper))
 
+    def met(self, other: Box) -> Box:
+        """The better of two boxes that both hold, entry by entry."""
+        return Box(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
+
     @staticmethod
     def blank(shape: Shape, like: Tensor) -> Box:
         """A box that carries a shape and no numbers, for ops whose planes do not depend on them."""

@@ -181,10 +181,9 @@ class Ball:
         them one matrix is made, by `sum_g r_g |b A_g| <= sqrt(sum_g w_g) sqrt(sum_g r_g^2 |b A_g|^2 / w_g)`, with the
         weights `w_g = r_g |A_g|`.
         """
-        if self.joint and not math.isinf(self.p):
-            return None
-        parts = self._blocks(function[None], self.width, joint=False)[0]  # [instance, t, d, *lead, rows]
-        radii = self.eps
+        joint = self.joint and not math.isinf(self.p)
+        parts = self._blocks(function[None], self.width, joint=joint)[0]  # [instance, t, d, *lead, rows]
+        radii = self.radii if joint else self.eps
         if math.isinf(self.p):
             parts, radii = parts.flatten(1, 2).unsqueeze(2), radii.repeat_interleave(parts.shape[2], dim=1)
         else:

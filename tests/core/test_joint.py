@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ import certiformer as cf
 from certiformer.core import relaxation
 from certiformer.core.coefficients import Coefficients
 from certiformer.core.joint import Joint, Meeting, Sums
-from certiformer.core.sets import Ball
+from certiformer.core.sets import Ball, Piece
 
 NORMS = [1.0, 1.5, 2.0, 3.0, math.inf]
 
@@ -35,8 +35,7 @@ def test_matrices_bound_every_row(p: float, blocks: int, joint: bool, width: boo
     function = torch.randn(2, own.dimension, 3, 6, dtype=torch.float64)
     function[:, :, 0] = 0
     function[:, 1] *= 1e3
-    gram = own.grams(function)
-    assert gram is not None
+    _, gram = own.grams(function)
     for scale in (1.0, 1e-3):
         b = scale * torch.randn(40, 6, dtype=torch.float64) * (torch.rand(40, 6) < 0.5)
         most = own.spread(torch.einsum("rj,zmkj->zmkr", b, function)[None])[0]
@@ -44,6 +43,39 @@ def test_matrices_bound_every_row(p: float, blocks: int, joint: bool, width: boo
         assert bool((most <= bound * (1 + 1e-9) + 1e-12).all())
     if p == 2 and (joint or blocks <= 2):  # and exactly so
         assert torch.allclose(most, bound, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("p", [2.0, math.inf])
+@pytest.mark.parametrize("joint", [False, True])
+def test_matrices_of_pieces_know_their_cuts(p: float, joint: bool) -> None:
+    """Points of thin pieces stay within them, around a middle that is not that of the ball."""
+    torch.manual_seed(2)
+    own = ball(p, 2 if joint else 1, joint=joint)
+    dimension = own.dimension
+    normal = torch.linalg.qr(torch.randn(2, dimension, 2, dtype=torch.float64)).Q.mT.contiguous()
+    low = torch.tensor([[0.05, -math.inf], [0.2, -0.3]], dtype=torch.float64)
+    high = torch.tensor([[0.1, math.inf], [0.3, math.inf]], dtype=torch.float64)
+    piece = Piece(**{f.name: getattr(own, f.name) for f in fields(Ball)}, normal=normal, low=low, high=high)
+    function = torch.randn(2, dimension, 3, 6, dtype=torch.float64)
+    function += 8 * torch.einsum("zm,r->zmr", normal[:, 0], torch.ones(6).double())[:, :, None]  # what is cut matters
+    middle, gram = piece.grams(function)
+    assert gram.shape == (1, 2, 3, 6, 6)
+    points = own.sample(20_000, torch.Generator().manual_seed(0), boundary=False)
+    delta = torch.einsum("zcnd,ztn->zctd", (points - own.centre[:, None])[:, :, 0], own.hot).flatten(2)
+    along = torch.einsum("zcm,zkm->zck", delta, normal)
+    inside = ((along >= low[:, None]) & (along <= high[:, None])).all(dim=2)
+    assert bool((inside.sum(dim=1) > 20).all())
+    b = torch.randn(40, 6, dtype=torch.float64)
+    bound = torch.einsum("rj,tzkjl,rl->tzkr", b, gram, b).sqrt().sum(dim=0)
+    for z in range(2):
+        moved = torch.einsum("cm,mkj->ckj", delta[z], function[z]) - middle[z]
+        away = torch.einsum("ckj,rj->ckr", moved, b).abs()
+        assert bool((away[inside[z]] <= bound[z] * (1 + 1e-9)).all())
+        if p == 2:
+            assert bool((middle[z] != 0).all())
+            assert float(bound[z].mean()) < 0.7 * float(
+                own.spread(torch.einsum("rj,zmkj->zmkr", b, function)[None])[0][z].mean()
+            )
 
 
 def ellipsoid(points: Tensor, gram: Tensor) -> Tensor:

@@ -72,14 +72,17 @@ def products(graph: Graph) -> dict[int, tuple[Node, tuple[Node, ...]]]:
 
 def sums_of(engine: Engine, node: Node, form: Form) -> Sums | None:
     """What a linear form of a node says of sums of its entries; None where the set has no such matrices."""
-    gram = engine.ball.grams(form.centre)
-    if gram is None:
+    found = engine.ball.grams(form.centre)
+    if found is None:
         return None
+    middle, gram = found
     gap = torch.zeros_like(form.offset) if form.offset_gap is None else form.offset_gap.abs()
     if form.gap is not None:
         gap = gap + engine.ball.magnitude(form.gap[None])[0]
     slack = engine.slack(node, form.size)
-    return Sums(form.offset, gap if slack is None else gap + slack, gram)
+    if slack is not None and form.size is not None:  # of the form, and of its parts along the normals of a piece
+        gap = gap + slack + form.size * gamma(form.size, 16 * (engine.ball.dimension + SLACK))
+    return Sums(form.offset + middle, gap, gram)
 
 
 class Joint(NamedTuple):

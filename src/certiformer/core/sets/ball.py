@@ -68,6 +68,28 @@ def spectral(a: Tensor, times: int = 9) -> Tensor:
     return torch.where(torch.isfinite(scales[0]), scales[0] * (found + 8 * unit) * (1 + 8 * unit), scales[0])
 
 
+def grams_of(groups: Sequence[Tensor]) -> Tensor:
+    """Matrices G `[block, instance, *lead, rows, rows]` of groups `[instance, groups, m, *lead, rows]` of functions:
+    for every row b of numbers, `sum_g |b A_g|_2 <= sum_block sqrt(b G b')`.
+
+    Of more than a few groups one matrix is made, by `sum_g |b A_g| <= sqrt(sum_g w_g) sqrt(sum_g |b A_g|^2 / w_g)`,
+    with the weights `w_g = |A_g|`.
+    """
+    count = sum(g.shape[1] for g in groups)
+    up = 1 + (32 + count) * float(torch.finfo(groups[0].dtype).eps)  # of all sums and products here
+    if len(groups) == 1 and count <= BLOCKS:
+        parts = groups[0] * up
+        return torch.einsum("ztd...j,ztd...l->tz...jl", parts, parts)
+    weights = [norm(norm(g, 2.0, dim=-1), 2.0, dim=2).unsqueeze(2).unsqueeze(-1) for g in groups]
+    total = torch.cat(weights, dim=1).sum(dim=1, keepdim=True) * up
+    found = []
+    for parts, weight in zip(groups, weights, strict=True):
+        inverse = torch.where(weight > 0, 1 / torch.where(weight > 0, weight, 1), 0)
+        found.append((parts * (up * (inverse * total).sqrt())).flatten(1, 2))
+    whole = torch.cat(found, dim=1)
+    return torch.einsum("zm...j,zm...l->z...jl", whole, whole)[None]
+
+
 @dataclass(frozen=True, eq=False)
 class Ball:
     """A batch of perturbed inputs, one instance each.
@@ -173,14 +195,16 @@ class Ball:
         eps = self.eps.amax(dim=1, keepdim=True) if joint else self.eps
         return torch.einsum("zt...,zt->z...", norms, eps)
 
-    def grams(self, function: Tensor) -> Tensor | None:
-        """Matrices `[block, instance, *lead, rows, rows]` for functions A `[instance, m, *lead, rows]`: for every row
-        b of numbers, `|b A delta|` is at most `sum_block sqrt(b G b')` over the set.
+    def grams(self, function: Tensor) -> tuple[Tensor, Tensor] | None:
+        """For functions A `[instance, m, *lead, rows]` a middle `c` `[instance, *lead, rows]` and matrices G `[block,
+        instance, *lead, rows, rows]`: for every row b of numbers, `|b (A delta - c)| <= sum_block sqrt(b G b')` over
+        the set. The middle is 0 here.
 
-        `|b A delta| <= sum_g r_g |b A_g|_2`, g the blocks, or in the maximum norm every number by itself. Of many of
-        them one matrix is made, by `sum_g r_g |b A_g| <= sqrt(sum_g w_g) sqrt(sum_g r_g^2 |b A_g|^2 / w_g)`, with the
-        weights `w_g = r_g |A_g|`.
+        `|b A delta| <= sum_g r_g |b A_g|_2`, g the blocks, or in the maximum norm every number by itself.
         """
+        return torch.zeros_like(function[:, 0]), self._grams(function)
+
+    def _grams(self, function: Tensor) -> Tensor:
         joint = self.joint and not math.isinf(self.p)
         parts = self._blocks(function[None], self.width, joint=joint)[0]  # [instance, t, d, *lead, rows]
         radii = self.radii if joint else self.eps
@@ -188,15 +212,7 @@ class Ball:
             parts, radii = parts.flatten(1, 2).unsqueeze(2), radii.repeat_interleave(parts.shape[2], dim=1)
         else:
             radii = radii * parts.shape[2] ** max(0.0, 0.5 - 1 / self.p)
-        up = 1 + (32 + radii.shape[1]) * float(torch.finfo(radii.dtype).eps)  # of all sums and products here
-        scale = (radii * up).reshape(*radii.shape, *(1,) * (parts.dim() - 2))
-        if radii.shape[1] <= BLOCKS:
-            return torch.einsum("ztd...j,ztd...l->tz...jl", parts * scale, parts * scale)
-        size = norm(norm(parts, 2.0, dim=-1), 2.0, dim=2)  # [instance, t, *lead]
-        weight = size.unsqueeze(2).unsqueeze(-1) * scale
-        inverse = torch.where(weight > 0, 1 / torch.where(weight > 0, weight, 1), 0)
-        parts = (parts * scale * (inverse * weight.sum(dim=1, keepdim=True)).sqrt()).flatten(1, 2)
-        return torch.einsum("zm...j,zm...l->z...jl", parts, parts)[None]
+        return grams_of([parts * radii.reshape(*radii.shape, *(1,) * (parts.dim() - 2))])
 
     def box(self) -> Box:
         """The smallest box around the set, for every p: as wide as the set is along each number."""

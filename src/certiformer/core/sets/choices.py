@@ -67,7 +67,7 @@ class Choices:
             return each.sum(dim=2)
         return each.topk(self.most, dim=2).values.sum(dim=2)
 
-    def grams(self, function: Tensor) -> Tensor | None:
+    def grams(self, function: Tensor) -> tuple[Tensor, Tensor] | None:
         """None: points are no ball."""
         return None
 

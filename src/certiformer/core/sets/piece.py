@@ -12,16 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..ops.base import ulp
-from .ball import Ball, norm, spectral
+from .ball import Ball, grams_of, norm, spectral
 
 HALVINGS = 14
 MULTIPLES = (1.0, 0.6, 0.8, 1.25, 1.6)
+
+
+class Apart(NamedTuple):
+    """Functions over a piece, for `grams_of`; bounds made of them are to be multiplied by `1 + error`, and `lost` times
+    that over the whole ball is to be added."""
+
+    middle: Tensor  # [instance, ...]
+    along: Tensor  # [instance, k, 1, ...]: of every normal, times how far that goes
+    rest: Tensor  # [instance, 1, m, ...]: times the radius that is left
+    error: float
+    lost: Tensor  # [instance]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,14 +84,41 @@ class Piece(Ball):
     def around(self, function: Tensor) -> tuple[Tensor, Tensor]:
         """A point c of each piece and a bound on `|A (delta - c)|_2`, for A `[instance, m, rows]`: `A c`, the bound.
 
-        With normals N and the rest `A' = A (I - N N')`, `A (delta - c) = A N (a - c) + A' delta`, where a lies between
-        the cuts, within w of their middle c, and what is left of delta has `|d|^2 <= eps^2 - |a|^2`. So it is `B x`
-        with `B = [A N_i w_i / sqrt(s_i), A' d / sqrt(s')]`, any shares s that sum to 1, and `|x| <= 1`.
+        In the words of `_apart`, it is `B x` with `B = [A N_i w_i / sqrt(s_i), A' d / sqrt(s')]`, any shares s that sum
+        to 1, and `|x| <= 1`.
         """
-        whole = self.distance(function)
-        used = torch.isfinite(self.low) | torch.isfinite(self.high)
-        if not (self.p == 2 and self.width is None and (self.joint or self.hot.shape[1] == 1)):
+        whole, apart = self.distance(function), self._apart(function)
+        if apart is None:
             return torch.zeros_like(function[:, 0]), whole
+        along, rest = apart.along[:, :, 0], apart.rest[:, 0]
+        sizes = torch.cat([norm(along, 2.0, dim=-1), spectral(rest)[:, None]], dim=1)  # [instance, k + 1]
+        shares = (sizes / sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)).clamp(min=1e-6)
+        root = (shares / shares.sum(dim=1, keepdim=True)).sqrt()
+        parts = torch.cat([along / root[:, :-1, None], rest / root[:, -1, None, None]], dim=1)
+        found = torch.minimum(sizes.sum(dim=1), spectral(parts)) * (1 + apart.error) + whole * apart.lost
+        better = found < whole  # as far as from the centre of the ball where the piece is most of it
+        return torch.where(better[:, None], apart.middle, 0), torch.where(better, found, whole)
+
+    def grams(self, function: Tensor) -> tuple[Tensor, Tensor] | None:
+        """As of the ball, or of the moves along the normals and of the rest, whichever is less for most rows."""
+        whole, apart = self._grams(function), self._apart(function)
+        if apart is None:
+            return torch.zeros_like(function[:, 0]), whole
+        lost = apart.lost.reshape(-1, *(1,) * (function.dim() - 1)) + apart.error
+        # (x + l y)^2 <= (1 + l) x^2 + (l + l^2) y^2
+        own = grams_of([apart.along, apart.rest]) * ((1 + lost) * (1 + apart.error) ** 2) + whole * (lost + lost**2)
+        better = (own - whole).diagonal(dim1=-2, dim2=-1).sum(dim=-1)[0] < 0  # [instance, *lead]
+        return torch.where(better[..., None], apart.middle, 0), torch.where(better[..., None, None], own, whole)
+
+    def _apart(self, function: Tensor) -> Apart | None:
+        """How functions A `[instance, m, ...]` move over a piece: along its normals N, and by `A' = A (I - N N')`.
+
+        `A (delta - c) = A N (a - c) + A' delta`, where a lies between the cuts, within w of their middle c, and what is
+        left of delta has `|d|^2 <= eps^2 - |a|^2`. None where the set is not cut out of one Euclidean ball.
+        """
+        if not (self.p == 2 and self.width is None and (self.joint or self.hot.shape[1] == 1)):
+            return None
+        used = torch.isfinite(self.low) | torch.isfinite(self.high)
         eps = self.radii[:, 0]
         normal = self.normal * used[:, :, None]
         skew = (normal @ normal.mT - torch.diag_embed(used.to(normal))).abs().sum(dim=-1).amax(dim=-1)
@@ -89,22 +127,20 @@ class Piece(Ball):
         middle, wide = (low + high) / 2 * used, ((high - low) / 2).clamp(min=0) * used
         nearest = (low.clamp(min=0) + high.clamp(max=0)) * used
         left = (eps**2 - (1 - skew) * nearest.square().sum(dim=1)).clamp(min=0).sqrt()
-        along = torch.einsum("zmr,zkm->zkr", function, normal)  # A N
-        rest = function - torch.einsum("zkr,zkm->zmr", along, normal)
-        sizes = torch.cat(
-            [norm(along, 2.0, dim=-1) * wide, (spectral(rest) * left)[:, None]], dim=1
-        )  # [instance, k + 1]
-        shares = (sizes / sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)).clamp(min=1e-6)
-        shares = shares / shares.sum(dim=1, keepdim=True)
-        root = shares.sqrt()
-        parts = torch.cat(
-            [along * (wide / root[:, :-1])[:, :, None], rest * (left / root[:, -1])[:, None, None]], dim=1
-        )
+        along = torch.einsum("zm...,zkm->zk...", function, normal)  # A N
+        rest = function - torch.einsum("zk...,zkm->zm...", along, normal)
         error = 8 * (function.shape[1] + 4 * wide.shape[1] + 16) * ulp(function)
-        found = torch.minimum(sizes.sum(dim=1), spectral(parts)) * (1 + error) + whole * (2 * skew * (1 + skew) + error)
-        point = torch.einsum("zkr,zk->zr", along, middle)
-        better = found < whole  # as far as from the centre of the ball where the piece is most of it
-        return torch.where(better[:, None], point, 0), torch.where(better, found, whole)
+        wide, left = (
+            wide.reshape(*wide.shape, *(1,) * (function.dim() - 2)),
+            left.reshape(-1, *(1,) * (function.dim() - 1)),
+        )
+        return Apart(
+            middle=torch.einsum("zk...,zk->z...", along, middle),
+            along=(along * wide).unsqueeze(2),
+            rest=(rest * left).unsqueeze(1),
+            error=error,
+            lost=2 * skew * (1 + skew) + error,
+        )
 
     def empty(self) -> Tensor:
         """Whether nothing is in a piece, `[instances]`, where that is sure.

@@ -166,3 +166,8 @@ class FineTuning(Recipe):
     word_dropout: float = option(0.0, "Share of words shown as unknown.")
     score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
     averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
+    train_texts: int = option(0, "Training texts to take, drawn at random by the seed; 0 takes all.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("train_texts", self.train_texts, least=0)

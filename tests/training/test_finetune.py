@@ -114,6 +114,32 @@ def test_texts_that_are_too_long_are_cut_and_counted(tmp_path, data):
     assert done.cut == 1
 
 
+def test_a_part_of_the_texts_is_drawn_by_the_seed(tmp_path, data):
+    source = saved(tmp_path / "before")
+    seen: dict[str, int] = {}
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        recipe = replace(RECIPE, epochs=1, train_texts=32, seed=seed)
+        finetune(
+            source, data, tmp_path / name, recipe=recipe, device="cpu", progress=lambda p: seen.update(steps=p.steps)
+        )
+        assert seen["steps"] == 2  # of 16 texts each
+    first, again, other = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    assert not all(torch.equal(first[k], other[k]) for k in first)
+    assert json.loads((tmp_path / "a" / "training.json").read_text())["recipe"]["train_texts"] == 32
+    finetune(
+        source,
+        data,
+        tmp_path / "all",
+        recipe=replace(RECIPE, epochs=1, train_texts=10**6),
+        device="cpu",
+        progress=lambda p: seen.update(steps=p.steps),
+    )
+    assert seen["steps"] == -(-len(data.train) // 16)
+    with pytest.raises(InputError, match="train_texts"):
+        FineTuning(train_texts=-1)
+
+
 def test_a_front_of_weights_is_measured_and_goes_on(tmp_path, data, learned):
     recipe, given = replace(RECIPE, epochs=2), {"weights": [0.1], "sentences": 2, "device": "cpu"}
     found = front(learned.folder, data, tmp_path / "f", recipe=recipe, **given)

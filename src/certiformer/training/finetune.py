@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def finetune(
     `source` is a folder, or "hf:NAME". What `cf.load` opens and takes `inputs_embeds` with a mask can be trained.
     """
     recipe, folder, where = recipe or FineTuning(), Path(out), pick_device(device)
+    data = _some_of(data, recipe)
     may_begin(data, folder)
     recipe = with_epochs(recipe, len(data.train))
     opened = load(source)
@@ -105,6 +107,14 @@ def finetune(
     write_facts(folder, facts)
     (folder / checkpoint.FILE).unlink(missing_ok=True)
     return FineTuned(folder, before, state.best_accuracy, test, state.seconds, state.history, run.rising.halved, cut)
+
+
+def _some_of(data: Dataset, recipe: FineTuning) -> Dataset:
+    """The data with as many training texts as the recipe takes, in the order that they had."""
+    if not 0 < recipe.train_texts < len(data.train):
+        return data
+    drawn = sorted(random.Random(recipe.seed).sample(range(len(data.train)), recipe.train_texts))
+    return replace(data, train=tuple(data.train[i] for i in drawn))
 
 
 def _parts_of(opened: Model, data: Dataset, recipe: FineTuning) -> tuple[Any, Any]:

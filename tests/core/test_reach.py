@@ -83,7 +83,8 @@ def test_remainders_are_not_added_up_with_the_worst_signs(model: cf.Model) -> No
 
 @pytest.mark.parametrize("window", [((2, 1), (0, 4)), ((1, 2), (0, 4)), ((0, 5), (0, 4)), ((3, 1), (1, 2))])
 def test_remainders_are_those_of_the_rows_own_positions(window: tuple[tuple[int, int], ...]) -> None:
-    """Rows that are linked to positions meet the remainders there, as they do where every zero is stored."""
+    """Rows that are linked to positions meet the remainders there, as they do where every zero is stored; each position
+    is a vector of its own."""
     torch.manual_seed(0)
     like = torch.zeros(1, dtype=torch.float64)
     gap = torch.rand(1, 5, 4, dtype=torch.float64) + torch.arange(5.0, dtype=torch.float64)[:, None]
@@ -92,8 +93,9 @@ def test_remainders_are_those_of_the_rows_own_positions(window: tuple[tuple[int,
     full = linked.unlink(0).unlink(1)
     vector = torch.linalg.vector_norm(gap, dim=-1)
     for given in (None, vector, 0.5 * vector):
-        found, expected = (reach._length(each, gap, vector=given) for each in (linked, full))
+        found, expected = (reach._length(each, 1, gap, vector=given) for each in (linked, full))
+        assert found.shape == (1, window[0][1])
         assert torch.allclose(found, expected, rtol=1e-2)  # spectral norms are bounded, not computed
     seen = tuple(slice(start, start + count) for start, count in window)
     moved = linked.tensor[0, 0, 0, 0] * gap[0][seen]  # the remainder that reaches furthest
-    assert float(reach._length(linked, gap)) >= float(torch.linalg.vector_norm(moved)) * (1 - 1e-12)
+    assert (reach._length(linked, 1, gap)[0] >= torch.linalg.vector_norm(moved, dim=-1) * (1 - 1e-12)).all()

@@ -237,7 +237,8 @@ class Meeting:
 
 def _sides(like: Tensor) -> Tensor:
     """1 on the lower side, -1 on the upper one."""
-    return torch.tensor([1.0, -1.0], dtype=like.dtype, device=like.device).reshape(2, *(1,) * (like.dim() - 1))
+    sides = 1 - 2 * torch.arange(2, dtype=like.dtype, device=like.device)  # made there: a copy could not be recorded
+    return sides.reshape(2, *(1,) * (like.dim() - 1))
 
 
 def _kept(a: Tensor, shares: tuple[Tensor, ...]) -> Tensor:

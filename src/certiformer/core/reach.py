@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from torch import Tensor
 from .bounding import plus
 from .coefficients import Coefficients, Link, SplitSlope
 from .graph.graph import Input, Node
-from .ops.base import Box, Reach, root_of
+from .ops.base import Box, Reach, Shape, root_of
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
@@ -37,6 +37,8 @@ HELD = 8  # matrices of one row of a node that are there at once: coefficients, 
 if TYPE_CHECKING:
     from .engine import Engine
     from .form import Form, Substitution
+
+T = TypeVar("T")
 
 
 def by_sweeps(engine: Engine, node: Node, box: Box, axis: int = -1, *, own: bool = False) -> Reach:
@@ -52,14 +54,29 @@ def by_sweeps(engine: Engine, node: Node, box: Box, axis: int = -1, *, own: bool
     needed = HELD * box.lower.element_size() * instances * width * largest
     if needed > engine.memory or too_many(box.lower, count + SLACK):
         return Reach(*(torch.full_like(box.lower.select(1 + axis, 0), math.inf),) * 2)
-    middle = box.centre.movedim(1 + axis, -1).reshape(instances, -1, width)
-    rows = []
-    for k, place in enumerate(itertools.product(*(range(size) for size in lead))):
-        window = (*((at, 1) for at in place[:axis]), (0, width), *((at, 1) for at in place[axis:]))
-        rows.append(_row(engine, node, window, None if own else middle[:, k]))
-    distance, radial, centre = (torch.stack(parts, dim=1) for parts in zip(*rows, strict=True))
-    reach = rounded(Reach(distance.reshape(-1, *lead), radial.reshape(-1, *lead)), count)
-    return reach._replace(middle=centre.reshape(-1, *lead, width).movedim(-1, 1 + axis)) if own else reach
+    middle = box.centre.movedim(1 + axis, -1)
+    distance, radial, centre = (
+        box.lower.new_empty(instances, *lead),
+        box.lower.new_empty(instances, *lead),
+        middle.clone(),
+    )
+    for places in _blocks(tuple(lead), engine.memory // needed):
+        window, here = (
+            (*places[:axis], (0, width), *places[axis:]),
+            (slice(None), *(slice(a, a + b) for a, b in places)),
+        )
+        found = _vectors(engine, node, window, axis, None if own else middle[here])
+        distance[here], radial[here], centre[here] = found.distance, found.radial, found.middle
+    reach = rounded(Reach(distance, radial), count)
+    return reach._replace(middle=centre.movedim(-1, 1 + axis)) if own else reach
+
+
+def _blocks(shape: Shape, most: int) -> Iterator[Window]:
+    """All places of a shape, in blocks of at most so many: whole axes at the end, then a part of the one before."""
+    lengths = [max(1, min(size, most // math.prod(shape[a + 1 :]))) for a, size in enumerate(shape)]
+    starts = [range(0, size, length) for size, length in zip(shape, lengths, strict=True)]
+    for first in itertools.product(*starts):
+        yield tuple((at, min(length, size - at)) for at, length, size in zip(first, lengths, shape, strict=True))
 
 
 def by_form(engine: Engine, node: Node, middle: Tensor, form: Form) -> Reach:
@@ -94,14 +111,19 @@ def rounded(reach: Reach, terms: float) -> Reach:
 
 class Measuring(Visitor[Coefficients]):
     """The middle of the planes all the way back: `function` and `offset`, and in `total` the lengths of all remainders
-    of one row of a node, `[instances]`."""
+    of each vector of a node along an axis, `[instances, *the other axes]`."""
 
-    def __init__(self, engine: Engine, rows: Coefficients, instances: int) -> None:
-        ball = engine.ball
-        self.engine, self.rows = engine, rows.rows
+    def __init__(self, engine: Engine, rows: Coefficients, axis: int) -> None:
+        ball, instances = engine.ball, engine.ball.centre.shape[0]
+        self.engine, self.rows, self.axis = engine, rows.rows, axis
         self.function = ball.centre.new_zeros((1, instances, ball.dimension, *rows.rows))
         self.offset = ball.centre.new_zeros((1, instances, *rows.rows))
-        self.total = ball.centre.new_zeros(instances)
+        self.total = ball.centre.new_zeros(instances, *rows.rows[:axis], *rows.rows[axis + 1 :])
+
+    def _add(
+        self, part: Coefficients, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
+    ) -> None:
+        self.total = self.total + _length(part, self.axis, *gaps, slack=slack, vector=vector)
 
     def ends(self, node: Node) -> bool:
         return isinstance(node.op, Input) or node.index in self.engine.scheme.local
@@ -114,7 +136,7 @@ class Measuring(Visitor[Coefficients]):
 
     def still(self, node: Node, parts: list[Coefficients]) -> None:
         slack = self.engine.slack(node, self.engine.nominal[node.index].abs())
-        self.total = self.total + _length(parts[0], slack=slack)
+        self._add(parts[0], slack=slack)
 
     def arrived(self, node: Node, parts: list[Coefficients]) -> None:
         local = self.engine.scheme.local.get(node.index)
@@ -122,7 +144,7 @@ class Measuring(Visitor[Coefficients]):
         moved = chosen if local is None else local.carried(chosen)
         self.function = self.function + moved.reshape(*moved.shape[:2], -1, *self.rows)
         if self.engine.rounding:
-            self.total = self.total + _length(parts[0], slack=self.engine.arrival_slack(node))
+            self._add(parts[0], slack=self.engine.arrival_slack(node))
 
     def met(self, node: Node, parts: list[Coefficients]) -> None:
         (part,) = parts
@@ -131,7 +153,7 @@ class Measuring(Visitor[Coefficients]):
         self.offset = self.offset + part.contract(form.offset)
         moving = None if form.gap is None else self.engine.ball.magnitude(form.gap[None])[0]
         slack = self.engine.slack(node, form.size)
-        self.total = self.total + _length(part, form.offset_gap, moving, slack=slack)
+        self._add(part, form.offset_gap, moving, slack=slack)
 
     def _shifted(self, node: Node, part: Coefficients) -> Coefficients:
         """On probabilities, which sum to 1, coefficients less their mean by the size of the remainders."""
@@ -139,7 +161,7 @@ class Measuring(Visitor[Coefficients]):
             return part
         shifted, constant = part.balanced(self.engine.tangent(node).offset_gap)
         ones = self.engine.ball.centre.new_ones((1, *constant.node))
-        self.total = self.total + _length(constant, slack=self.engine.slack(node, ones))
+        self._add(constant, slack=self.engine.slack(node, ones))
         return shifted
 
     def through(self, node: Node, parts: list[Coefficients]) -> Iterable[tuple[Node, Coefficients]]:
@@ -155,23 +177,24 @@ class Measuring(Visitor[Coefficients]):
             if ready.offset is not None:
                 self.offset = self.offset + part.contract(ready.offset)
             if isinstance(node.op, Rounded):
-                self.total = self.total + _length(part, slack=plus(ready.offset_gap, ready.slack))
+                self._add(part, slack=plus(ready.offset_gap, ready.slack))
             else:
                 gap, vector = remainder(engine, node, ready), ready.planes.remainder
-                self.total = self.total + _length(part, gap, slack=ready.slack, vector=vector)
+                self._add(part, gap, slack=ready.slack, vector=vector)
         elif isinstance(node.op, Expand):  # copies add up
-            self.total = self.total + _length(part, slack=engine.slack(node, engine.magnitude(node)))
+            self._add(part, slack=engine.slack(node, engine.magnitude(node)))
         assert pulled is not None
         return zip(sources, pulled, strict=True)
 
 
-def _row(engine: Engine, start: Node, window: Window, middle: Tensor | None) -> Reach:
-    """How far one row of a node gets from `middle` `[instances, width]`, or from its own: `[instances]` each."""
-    ball, rows = engine.ball, Coefficients.identity(start.shape, engine.ball.centre, window)
-    measuring = Measuring(engine, rows, ball.centre.shape[0])
+def _vectors(engine: Engine, start: Node, window: Window, axis: int, middle: Tensor | None) -> Reach:
+    """How far the vectors of a node along an axis, within a window, get from `middle` `[instances, *lead, width]`, or
+    from their own: `[instances, *lead]` each."""
+    rows = Coefficients.identity(start.shape, engine.ball.centre, window)
+    measuring = Measuring(engine, rows, axis)
     sweep(engine.graph, start, rows, measuring)
-    function = measuring.function[0].reshape(ball.centre.shape[0], ball.dimension, -1)  # all rows are along one axis
-    centre = (measuring.offset + rows.contract(engine.nominal[start.index]))[0].reshape(len(function), -1)
+    function = measuring.function[0].movedim(2 + axis, -1)  # [instances, m, *lead, width]
+    centre = (measuring.offset + rows.contract(engine.nominal[start.index]))[0].movedim(1 + axis, -1)
     shift, distance = around(engine, function)
     middle = centre + shift if middle is None else middle
     far = measuring.total + norm(centre + shift - middle, 2.0, dim=-1)
@@ -181,7 +204,8 @@ def _row(engine: Engine, start: Node, window: Window, middle: Tensor | None) -> 
 
 
 def around(engine: Engine, function: Tensor) -> tuple[Tensor, Tensor]:
-    """Where linear functions `[instances, m, rows]` are in the middle of the set, and how far from there they get."""
+    """Where linear functions `[instances, m, *lead, rows]` are in the middle of the set, and how far they get from
+    there."""
     ball = engine.ball
     if engine.scheme.style.tangents and isinstance(ball, Piece):
         return ball.around(function)
@@ -189,7 +213,7 @@ def around(engine: Engine, function: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def furthest(engine: Engine, function: Tensor, middle: Tensor) -> Tensor:
-    """The most that a linear function `[instances, m]` can be away from a number `[instances]`."""
+    """The most that linear functions `[instances, m, *lead]` can be away from numbers `[instances, *lead]`."""
     if not engine.scheme.style.tangents:
         return engine.furthest(function) + middle.abs()
     low, high = engine.ball.extremes(function[None])
@@ -211,30 +235,72 @@ def remainder(engine: Engine, node: Node, ready: Substitution) -> Tensor | None:
 
 
 def _length(
-    part: Coefficients, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
+    part: Coefficients, axis: int, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
 ) -> Tensor:
-    """A bound on `|M (r + e)|_2`, `[instances]`, for `|r| <= the sum of the gaps`, `|r|_2 <= vector` along the last
-    axis, and rounding errors `|e| <= slack`, which are too small to be careful with.
+    """A bound on `|M (r + e)|_2`, the rows of M those along an axis: `[instances, *the other axes of the rows]`.
 
-    With the gaps g: `| |M| g |_2` and `|M diag(sqrt g)|_2 sqrt(sum g)`, whichever is less.
+    For `|r| <= the sum of the gaps` g, `|r|_2 <= vector` along the last axis, and rounding errors `|e| <= slack`, which
+    are too small to be careful with. `| |M| g |_2` and `|M diag(sqrt g)|_2 sqrt(sum g)`, whichever is less.
     """
-    lost = part.tensor.new_zeros(()) if slack is None else _worst(part, slack.abs())
+    lost = part.tensor.new_zeros(()) if slack is None else _worst(part, axis, slack.abs())
     known = [g.abs() for g in gaps if g is not None]
     if not known:
         return lost
     gap = sum(known[1:], start=known[0])
-    a = _met(part)
-    for axis in range(len(a.node)):
-        a = a.unlink(axis)
-    matrix = a.tensor[0].expand(-1, *a.rows, *a.node).flatten(1, len(a.rows))  # [instances | 1, rows, *N]
-    size = _cut(gap, part).expand(-1, *a.node).flatten(1)  # [instances | 1, entries of N]
-    root = torch.where((matrix != 0).any(dim=1).flatten(1), root_of(size), 0)  # others no row sees, of other positions
-    length = spectral(matrix.flatten(2) * root[:, None]) * norm(root, 2.0, dim=-1)
-    bound = torch.minimum(_worst(part, gap), length)
+    blocks = _Blocks.of(part, axis)
+    matrix = blocks.matrix.flatten(len(part.rows) + 1)  # [instances | 1, *lead, rows, entries of N]
+    size = blocks.values(gap).flatten(len(part.rows))
+    root = torch.where((matrix != 0).any(dim=-2), root_of(size), 0)  # others no row sees, of other positions
+    length = spectral(matrix * root.unsqueeze(-2)) * norm(root, 2.0, dim=-1)
+    bound = torch.minimum(_worst(part, axis, gap), length)
     if vector is not None:
-        by_place = spectral(matrix.flatten(2, -2).movedim(2, 1))  # of [rows, last axis]: [instances | 1, places]
-        bound = torch.minimum(bound, (by_place * _cut(vector, part).expand(-1, *a.node[:-1]).flatten(1)).sum(dim=1))
+        lead = len(part.rows) - 1
+        each = blocks.matrix.unsqueeze(lead + 2).flatten(lead + 2, -2).movedim(-2, lead + 1)  # [.., places, rows, last]
+        radius = blocks.values(vector.unsqueeze(-1), last=1).flatten(lead + 1)
+        bound = torch.minimum(bound, (spectral(each) * radius).sum(dim=-1))
     return bound + lost
+
+
+class _Blocks(NamedTuple):
+    """The rows along an axis as matrices `[instances | 1, *lead, rows, *N]`, one for each of their other coordinates,
+    on those entries of N alone that they can meet: of an axis of N that is linked to one of `lead` it is one."""
+
+    part: Coefficients
+    matrix: Tensor
+
+    @staticmethod
+    def of(part: Coefficients, axis: int) -> _Blocks:
+        a = _met(part)
+        own = a.links[axis]
+        a = a if own is None else a.unlink(own.axis)
+        rows, links, matrix = _last(a.rows, axis), _last(a.links, axis), a.tensor[0].movedim(1 + axis, len(a.rows))
+        for row, link in enumerate(links):
+            if link is not None:
+                matrix = matrix.transpose(1 + row, 1 + len(rows) + link.axis)
+        shape = [-1 if link is not None else size for size, link in zip(rows, links, strict=True)]
+        sizes = [1 if a.linked(b) is not None else size for b, size in enumerate(a.node)]
+        return _Blocks(replace(part, rows=rows, links=_last(part.links, axis)), matrix.expand(-1, *shape, *sizes))
+
+    def values(self, value: Tensor, last: int | None = None) -> Tensor:
+        """Values `[instances | 1, *axes of the node]` there: `[instances | 1, *lead, *N]`, the last axis of the given
+        size if there is one."""
+        part, lead = self.part, len(self.part.rows) - 1
+        links = part.links[:-1]
+        for a, link in enumerate(part.links):
+            if link is not None and value.shape[1 + link.axis] != 1:
+                value = value.narrow(1 + link.axis, link.offset, part.rows[a])
+        value = value.reshape(value.shape[0], *(1,) * lead, *value.shape[1:])
+        for row, link in enumerate(links):
+            if link is not None:
+                value = value.transpose(1 + row, 1 + lead + link.axis)
+        sizes = list(self.matrix.shape[2 + lead :])
+        sizes[-1] = sizes[-1] if last is None else last
+        return value.expand(*value.shape[: 1 + lead], *sizes)
+
+
+def _last(items: tuple[T, ...], axis: int) -> tuple[T, ...]:
+    """With one of them behind the others."""
+    return (*items[:axis], *items[axis + 1 :], items[axis])
 
 
 def _met(part: Coefficients) -> Coefficients:
@@ -246,14 +312,6 @@ def _met(part: Coefficients) -> Coefficients:
     return replace(part, node=tuple(node), links=tuple(links))
 
 
-def _cut(value: Tensor, part: Coefficients) -> Tensor:
-    """Values `[instances | 1, *axes of the node]` there."""
-    for a, link in enumerate(part.links):
-        if link is not None and 1 + link.axis < value.dim() and value.shape[1 + link.axis] != 1:
-            value = value.narrow(1 + link.axis, link.offset, part.rows[a])
-    return value
-
-
-def _worst(part: Coefficients, gap: Tensor) -> Tensor:
+def _worst(part: Coefficients, axis: int, gap: Tensor) -> Tensor:
     """`| |M| g |_2`: every row with the worst signs for itself."""
-    return norm(part.contract_abs(gap)[0].flatten(1), 2.0, dim=-1)
+    return norm(part.contract_abs(gap)[0], 2.0, dim=1 + axis)

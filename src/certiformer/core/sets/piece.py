@@ -82,22 +82,24 @@ class Piece(Ball):
         return best.reshape(*lead, *rows), chosen.reshape(*lead, -1, *rows)
 
     def around(self, function: Tensor) -> tuple[Tensor, Tensor]:
-        """A point c of each piece and a bound on `|A (delta - c)|_2`, for A `[instance, m, rows]`: `A c`, the bound.
+        """Of functions A `[instance, m, *lead, rows]` the value at a point c of each piece, and a bound on
+        `|A (delta - c)|_2`.
 
         In the words of `_apart`, it is `B x` with `B = [A N_i w_i / sqrt(s_i), A' d / sqrt(s')]`, any shares s that sum
         to 1, and `|x| <= 1`.
         """
-        whole, apart = self.distance(function), self._apart(function)
+        whole, apart = self.distance(function), self._apart(function)  # whole: [instance, *lead]
         if apart is None:
             return torch.zeros_like(function[:, 0]), whole
         along, rest = apart.along[:, :, 0], apart.rest[:, 0]
-        sizes = torch.cat([norm(along, 2.0, dim=-1), spectral(rest)[:, None]], dim=1)  # [instance, k + 1]
+        sizes = torch.cat([norm(along, 2.0, dim=-1), spectral(rest.movedim(1, -2))[:, None]], dim=1)
         shares = (sizes / sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)).clamp(min=1e-6)
-        root = (shares / shares.sum(dim=1, keepdim=True)).sqrt()
-        parts = torch.cat([along / root[:, :-1, None], rest / root[:, -1, None, None]], dim=1)
-        found = torch.minimum(sizes.sum(dim=1), spectral(parts)) * (1 + apart.error) + whole * apart.lost
+        root = (shares / shares.sum(dim=1, keepdim=True)).sqrt()[..., None]  # [instance, k + 1, *lead, 1]
+        parts = torch.cat([along / root[:, :-1], rest / root[:, -1:]], dim=1)
+        found = torch.minimum(sizes.sum(dim=1), spectral(parts.movedim(1, -2))) * (1 + apart.error)
+        found = found + whole * apart.lost.reshape(-1, *(1,) * (whole.dim() - 1))
         better = found < whole  # as far as from the centre of the ball where the piece is most of it
-        return torch.where(better[:, None], apart.middle, 0), torch.where(better, found, whole)
+        return torch.where(better[..., None], apart.middle, 0), torch.where(better, found, whole)
 
     def grams(self, function: Tensor) -> tuple[Tensor, Tensor] | None:
         """As of the ball, or of the moves along the normals and of the rest, whichever is less for most rows."""

@@ -86,13 +86,13 @@ def described(entry: Entry) -> str:
 
 
 def tiny(entry: Entry) -> Entry:
-    """The same model in a size that trains in a second, to try the whole way."""
+    """The same model in a size that trains in a second, to try the whole way: in too few steps for a penalty."""
     config = replace(entry.config, hidden_size=16, intermediate_size=32, vocab_size=min(300, entry.config.vocab_size))
     layers = min(config.num_hidden_layers, 3)
     return replace(
         entry,
         config=replace(config, num_hidden_layers=layers),
-        recipe=replace(entry.recipe, epochs=1, batch_size=32, evaluations=1),
+        recipe=replace(entry.recipe, epochs=1, batch_size=32, evaluations=1, certify=0.0),
     )
 
 

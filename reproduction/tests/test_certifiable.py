@@ -40,7 +40,7 @@ def test_a_row_is_the_mean_of_what_is_right(settings):
     assert radius.radii[0] == pytest.approx(one["certified"])
     assert row["accuracies"][0] == sum(each["of_length"] >= 0.05 for each in right) / 3
     assert len(said) == 3
-    assert said[-1].startswith("| sst-1 | 0 |")
+    assert said[-1].startswith("| sst-1 | 0.02 | ")
 
 
 def test_what_is_measured_is_not_measured_again_but_a_cut_line_is(settings, monkeypatch):

@@ -7,17 +7,24 @@ whatever the cuts are, and a proof bounds each of them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from .counting import work_of
+from .deadline import Deadline
 from .directions import directions, groups
+from .engine import Parameters
 from .problem import Problem
 from .sets import Ball, Cuts
 from .split import Found, Split, pieces_of
 
 FEW = 2  # new directions that are tried of a piece that was cut before
+STEPS, TUNED = 12, 0.2  # of optimising the planes of a piece, and their size
+TOGETHER = 32  # pieces of which planes are optimised at once, at most
+HELD = 4.0  # times the numbers that go through an evaluation that its gradient keeps, about
 AGAIN = 2  # normals of its own, those of the last cuts, that a piece may be cut across again
 
 
@@ -32,10 +39,11 @@ class Leaf:
     margin: float = math.nan  # the least that a draft found within the radius `at`
     at: float = 0.0
     kinds: tuple[str, ...] = ()
+    parameters: Parameters = field(default_factory=dict)  # of its planes, if they were optimised; of one instance
 
     def half(self, cuts: Cuts, margin: float, kind: str) -> Leaf:
         """One of its halves, with a draft of its margin."""
-        return Leaf(self.owner, cuts, self.proved, self.drafted, margin, self.at, (*self.kinds, kind))
+        return Leaf(self.owner, cuts, self.proved, self.drafted, margin, self.at, (*self.kinds, kind), self.parameters)
 
 
 @dataclass(eq=False)
@@ -62,9 +70,8 @@ class Branching:
 
     def split(self) -> Split:
         """The pieces as a problem, with what is known of them."""
-        found = Split.cut(
-            self.problem, [leaf.owner for leaf in self.leaves], Cuts.joined([leaf.cuts for leaf in self.leaves])
-        )
+        owners, cuts = [leaf.owner for leaf in self.leaves], Cuts.joined([leaf.cuts for leaf in self.leaves])
+        found = Split.cut(self.problem, owners, cuts, together(self.leaves))
         for j, leaf in enumerate(self.leaves):
             if leaf.proved is not None:
                 found.proved[j] = leaf.proved
@@ -111,15 +118,55 @@ class Branching:
                 else:
                     new.append(leaf)
         if new:
-            margins = self._margins(rough, [leaf.owner for leaf in new], Cuts.joined([x.cuts for x in new]), eps)
+            margins = self._margins(rough, new, Cuts.joined([x.cuts for x in new]), eps)
             for leaf, margin in zip(new, margins, strict=True):
                 leaf.margin = margin
 
-    def _margins(self, rough: Problem, owners: list[int], cuts: Cuts, eps: list[float]) -> list[float]:
-        radii = torch.tensor([eps[i] for i in owners], dtype=rough.centre.dtype, device=rough.centre.device)
-        found = pieces_of(rough, owners, cuts.to(rough.centre.dtype)).margins(radii, rounding=False)
-        least: list[float] = found.least.tolist()
+    def _margins(self, rough: Problem, leaves: list[Leaf], cuts: Cuts, eps: list[float]) -> list[float]:
+        """Of pieces of some leaves, which may be parts of those."""
+        pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts.to(rough.centre.dtype), together(leaves))
+        least: list[float] = pieces.margins(self._radii(leaves, eps, rough), rounding=False).least.tolist()
         return least
+
+    @staticmethod
+    def _radii(leaves: list[Leaf], eps: list[float], like: Problem) -> Tensor:
+        return torch.tensor([eps[x.owner] for x in leaves], dtype=like.centre.dtype, device=like.centre.device)
+
+    # ---- planes of their own ------------------------------------------------------------------------------------
+
+    @cached_property
+    def tuned_at_once(self) -> int:
+        """Of how many pieces planes can be optimised at once in the memory that there is."""
+        each = work_of(replace(self.problem, centre=self.problem.centre[:1], positions=self.problem.positions[:1]))
+        return int(self.problem.memory // max(1.0, HELD * each.width * each.carried))
+
+    def tune(self, eps: list[float], until: Deadline) -> None:
+        """Optimise the planes of the pieces that a draft does not find positive within the radii of the instances; no
+        step begins after `until`. The others have planes of their own from then on, too, the usual ones."""
+        failing = [leaf for leaf in self.leaves if eps[leaf.owner] > 0 and not leaf.margin > 0]
+        bare = [leaf for leaf in self.leaves if not leaf.parameters]
+        while self.tuned_at_once and failing:
+            try:
+                self._tuned(bare, eps, 0, until)
+                return self._tuned(failing, eps, STEPS, until)
+            except torch.cuda.OutOfMemoryError:  # less was free than it seemed
+                self.problem.compiled.replays.store.forget_all()
+                self.tuned_at_once //= 2
+
+    def _tuned(self, leaves: list[Leaf], eps: list[float], steps: int, until: Deadline) -> None:
+        if not leaves:
+            return
+        rough = self.problem.draft() or self.problem
+        radii = self._radii(leaves, eps, rough)
+        cuts = Cuts.joined([leaf.cuts for leaf in leaves]).to(rough.centre.dtype)
+        pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts, together(leaves))
+        better = pieces.tuned(
+            radii, steps=steps, rate=TUNED, at_once=min(self.tuned_at_once, TOGETHER), until=until, until_proved=True
+        )
+        margins = better.margins(radii, rounding=False).least.tolist() if steps else [leaf.margin for leaf in leaves]
+        for k, (leaf, margin) in enumerate(zip(leaves, margins, strict=True)):
+            leaf.parameters = {i: tuple(p[k : k + 1] for p in ps) for i, ps in better.parameters.items()}
+            leaf.margin = margin
 
     def _cut(self, rough: Problem, chosen: list[Leaf], eps: list[float]) -> None:
         """Each piece in two, across the normal whose worse half is best."""
@@ -131,7 +178,7 @@ class Branching:
         rows, which = [r for r, _ in tried], [c for _, c in tried]
         if tried:
             both = Cuts.joined(cuts.take(rows).halved(normals[rows, which], at[rows, which]))
-            margins = self._margins(rough, [owners[r] for r in rows] * 2, both, eps)
+            margins = self._margins(rough, [chosen[r] for r in rows] * 2, both, eps)
         for r, leaf in enumerate(chosen):
             own = [k for k, row in enumerate(rows) if row == r]
             if not own:
@@ -155,6 +202,14 @@ class Branching:
         new = torch.nn.functional.pad(new, (0, 0, 0, cuts.normal.shape[2] - new.shape[2]))
         names = [f"again {k}" for k in range(AGAIN)] + [f"{g.name}.{k}" for g in looked for k in range(g.most)]
         return names, torch.cat([again, new], dim=1)
+
+
+def together(leaves: list[Leaf]) -> Parameters | None:
+    """The parameters of leaves, one after the other; None where they have those of their balls."""
+    if not any(leaf.parameters for leaf in leaves):
+        return None
+    each = [leaf.parameters for leaf in leaves]
+    return {i: tuple(torch.cat(ps) for ps in zip(*(own[i] for own in each), strict=True)) for i in each[0]}
 
 
 def cuttable(problem: Problem) -> bool:

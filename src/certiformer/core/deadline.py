@@ -28,6 +28,10 @@ class Deadline:
         """This moment, or some seconds from now where that is earlier."""
         return Deadline(min(self.end, Deadline.after(seconds).end))
 
+    def share(self, part: float) -> Deadline:
+        """The moment at which a part of the time that is left has passed."""
+        return Deadline(time.monotonic() + part * self.left) if self.limited else self
+
     @property
     def passed(self) -> bool:
         return time.monotonic() > self.end

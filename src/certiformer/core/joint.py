@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .form import Form
 
-KEPT = 16  # an engine keeps a linear form that takes one over this of its memory, at most
+KEPT = 16  # the linear form of one instance that is kept takes one over this of the memory, at most
 HELD = 3  # tensors of the size of the coefficients that are there at once
 
 
@@ -125,8 +125,11 @@ class Products:
     joints: dict[int, Joint | None] = field(default_factory=dict)  # by product
 
     def wants(self, engine: Engine, node: Node) -> bool:
-        """Whether the linear form of a node is kept for a product, which takes some memory."""
-        entries = 2 * engine.ball.centre.shape[0] * engine.ball.dimension * math.prod(node.shape)
+        """Whether the linear form of a node is kept for a product: not where that of one instance takes much memory.
+
+        Which instances are bounded together says nothing here: what is proved of one does not depend on others.
+        """
+        entries = 2 * engine.ball.dimension * math.prod(node.shape)
         small = entries * engine.ball.centre.element_size() <= engine.memory // KEPT
         return node.index in engine.scheme.formed and small
 

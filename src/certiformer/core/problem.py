@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from .rounding import exact_products, whole_products
 from .sets import Ball, Cuts, Perturbation, Piece
 from .speed.memory import default_budget
 from .speed.replay import Evaluation
-from .tune import tune
+from .tune import RATE, tune
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,8 @@ class Problem:
             count = 1
             for s in node.shape:
                 count *= s
-            kept += count * (8 + (2 * numbers if node.index in self.compiled.anchors else 0))
+            formed = node.index in self.compiled.anchors or node.index in self.scheme.formed
+            kept += count * (8 + (2 * numbers if formed else 0))
         return max(1, self.memory // (2 * self.centre.element_size() * kept))
 
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
@@ -313,14 +314,26 @@ class Problem:
             deadline=self.deadline,
         )
 
-    def tuned(self, eps: Tensor, *, steps: int, until: Deadline = NEVER, until_proved: bool = False) -> Problem:
-        """This problem with planes optimised for a radius of each instance, by at most so many steps."""
-        if steps <= 0 or self.method == "ibp":
+    def tuned(
+        self,
+        eps: Tensor,
+        *,
+        steps: int,
+        rate: float = RATE,
+        at_once: int = 1,
+        until: Deadline = NEVER,
+        until_proved: bool = False,
+    ) -> Problem:
+        """This problem with planes optimised for a radius of each instance, by at most so many steps from those that it
+        has; `at_once` instances together, since the gradient keeps every sweep in memory."""
+        if self.method == "ibp":
             return self
         rough = self.draft() or self  # whatever is found there holds in any precision
         parts: list[Parameters] = []
-        for k in range(len(self)):  # one at a time: the gradient keeps every sweep in memory
-            ball = rough.ball(eps[k : k + 1].to(rough.centre), [k])
+        for k in range(0, len(self), at_once):
+            some = list(range(k, min(k + at_once, len(self))))
+            ball = rough.ball(eps[some].to(rough.centre), some)
+            start = {i: tuple(p[some] for p in ps) for i, ps in rough.parameters.items()}
 
             def build(parameters: Parameters, ball: Ball = ball) -> Engine:
                 return rough.engine(ball, parameters, rounding=False)
@@ -328,8 +341,8 @@ class Problem:
             def least(lower: Tensor) -> Tensor:
                 return lower.amin(dim=1) if self.goal is None else self.goal.least(lower - self.goal.limits.to(lower))
 
-            found = tune(build, rough.rows([k]), least, steps=steps, until=until, until_proved=until_proved)
-            parts.append(found)
+            limits: dict[str, Any] = {"steps": steps, "rate": rate, "until": until, "until_proved": until_proved}
+            parts.append(tune(build, rough.rows(some), least, start=start, **limits))
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
         return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 

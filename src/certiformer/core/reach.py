@@ -66,7 +66,7 @@ def by_sweeps(engine: Engine, node: Node, box: Box, axis: int = -1, *, own: bool
             (slice(None), *(slice(a, a + b) for a, b in places)),
         )
         found = _vectors(engine, node, window, axis, None if own else middle[here])
-        distance[here], radial[here], centre[here] = found.distance, found.radial, found.middle
+        distance[here], radial[here], centre[here] = found
     reach = rounded(Reach(distance, radial), count)
     return reach._replace(middle=centre.movedim(-1, 1 + axis)) if own else reach
 
@@ -187,9 +187,11 @@ class Measuring(Visitor[Coefficients]):
         return zip(sources, pulled, strict=True)
 
 
-def _vectors(engine: Engine, start: Node, window: Window, axis: int, middle: Tensor | None) -> Reach:
+def _vectors(
+    engine: Engine, start: Node, window: Window, axis: int, middle: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """How far the vectors of a node along an axis, within a window, get from `middle` `[instances, *lead, width]`, or
-    from their own: `[instances, *lead]` each."""
+    from their own: `[instances, *lead]` each, and that middle."""
     rows = Coefficients.identity(start.shape, engine.ball.centre, window)
     measuring = Measuring(engine, rows, axis)
     sweep(engine.graph, start, rows, measuring)
@@ -200,7 +202,7 @@ def _vectors(engine: Engine, start: Node, window: Window, axis: int, middle: Ten
     far = measuring.total + norm(centre + shift - middle, 2.0, dim=-1)
     e = direction(middle)
     towards = furthest(engine, (function * e[:, None]).sum(dim=-1), (shift * e).sum(dim=-1))
-    return Reach(distance + far, towards + far, middle)
+    return distance + far, towards + far, middle
 
 
 def around(engine: Engine, function: Tensor) -> tuple[Tensor, Tensor]:

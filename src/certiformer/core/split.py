@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from .engine import Parameters
 from .problem import Margins, Problem
 from .sets import Cuts
 
@@ -40,10 +41,11 @@ class Split(Problem):
     drafted: dict[int, Found]
 
     @staticmethod
-    def cut(problem: Problem, owners: Sequence[int], cuts: Cuts) -> Split:
-        """The pieces of a problem's balls, one for each of the owners."""
+    def cut(problem: Problem, owners: Sequence[int], cuts: Cuts, parameters: Parameters | None = None) -> Split:
+        """The pieces of a problem's balls, one for each of the owners, with planes of their own if given."""
         own = {f.name: getattr(problem, f.name) for f in fields(Problem)}
-        return Split(**own, pieces=pieces_of(problem, list(owners), cuts), owners=tuple(owners), proved={}, drafted={})
+        pieces = pieces_of(problem, list(owners), cuts, parameters)
+        return Split(**own, pieces=pieces, owners=tuple(owners), proved={}, drafted={})
 
     def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
         """The least and the greatest over the pieces of each instance.
@@ -91,15 +93,17 @@ class Split(Problem):
         return None if pieces is None else replace(cast(Split, rough), pieces=pieces)
 
 
-def pieces_of(problem: Problem, owners: list[int], cuts: Cuts) -> Problem:
-    """Some pieces as a problem of their own, each with the parameters of its ball."""
+def pieces_of(problem: Problem, owners: list[int], cuts: Cuts, parameters: Parameters | None = None) -> Problem:
+    """Some pieces as a problem of their own, each with the parameters of its ball if it is not given others."""
     own = {f.name: getattr(problem, f.name) for f in fields(Problem)}
+    if parameters is None:
+        parameters = {i: tuple(p[owners] for p in ps) for i, ps in problem.parameters.items()}
     return replace(
         Problem(**own),
         centre=problem.centre[owners],
         positions=tuple(problem.positions[i] for i in owners),
         labels=problem.labels[owners],
-        parameters={i: tuple(p[owners] for p in ps) for i, ps in problem.parameters.items()},
+        parameters={i: tuple(p.to(problem.centre) for p in ps) for i, ps in parameters.items()},
         cuts=cuts,
         width=None if problem.width is None else problem.width[owners],
     )

@@ -26,34 +26,36 @@ def tune(
     least: Callable[[Tensor], Tensor],
     *,
     steps: int,
+    start: Parameters,
+    rate: float = RATE,
     until: Deadline = NEVER,
     until_proved: bool = False,
 ) -> Parameters:
-    """The best parameters of each instance after at most this many steps; `build` makes an engine that uses some, and
-    `least` says of lower bounds `[instances, rows]` what is to become large. No step begins after `until`, nor, with
-    `until_proved`, after all of it is above 0."""
+    """The best parameters of each instance after at most this many steps, from some on, or from the usual ones where
+    there are none; `build` makes an engine that uses some, and `least` says of lower bounds `[instances, rows]` what is
+    to become large. No step begins after `until`, nor, with `until_proved`, after all of it is above 0."""
     with torch.no_grad():
-        usual = build({})
+        usual = build(start)
         reached = least(usual.margins(rows).lower)
         best: Parameters = {}
         for node in usual.graph.nodes:
             if node.perturbed and not node.op.exact:
                 boxes = tuple(usual.box(p) for p in usual.graph.parents(node))
-                start = node.op.parameters(*boxes)
-                if start:
-                    best[node.index] = tuple(p.detach().clone() for p in start)
+                own = start.get(node.index) or node.op.parameters(*boxes)
+                if own:
+                    best[node.index] = tuple(p.detach().clone() for p in own)
     scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps)
     current = {i: tuple(p.clone().requires_grad_(True) for p in ps) for i, ps in best.items()}
     leaves = [p for ps in current.values() for p in ps]
-    if not leaves:
+    if not leaves or not steps:
         return best
-    optimizer = torch.optim.Adam(leaves, lr=RATE)
+    optimizer = torch.optim.Adam(leaves, lr=rate)
     idle = 0
     for step in range(steps):
         if until.passed or (until_proved and bool((reached > ENOUGH * scale).all())):
             break
         for group in optimizer.param_groups:
-            group["lr"] = RATE * (1 - step / steps)
+            group["lr"] = rate * (1 - step / steps)
         with torch.enable_grad():
             engine = build(current)
             lower = least(engine.margins(rows).lower)

@@ -17,7 +17,9 @@ from .bracket import Bracket
 from .closing import Stage, again, reached, verify
 
 BEYOND, NEAREST, FARTHEST = 1.5, 0.03, 0.2  # where balls are cut, past what was reached: times the last gain, between
+FEW = 4  # pieces before planes are optimised, too
 SAFE = 5e-4  # what is taken off the radius of a draft before it is proved
+TUNING = 0.4  # of the time that is left that optimising planes may take, at most
 PATIENCE = 2  # doublings that gain less than the tolerance after which an instance is left alone
 
 
@@ -58,7 +60,9 @@ def divided(problem: Problem, nominal: list[float], radii: list[float], splits: 
             count = min(2 * count, splits)
             if not any(f.goal for f in fronts):
                 break
-            branching.grow([f.goal for f in fronts], count)
+            goals = [f.goal for f in fronts]
+            branching.grow(goals, count)
+            _tune(branching, goals, count)
             split = branching.split()
             for front, near in zip(fronts, _reached(split, branching, fronts, nominal, stage), strict=True):
                 if front.goal > 0:
@@ -69,6 +73,14 @@ def divided(problem: Problem, nominal: list[float], radii: list[float], splits: 
             branching.learn(split)
             stage.progress(int(len(radii) * _share(problem, began, count / splits)))
     return radii if limited else again(branching.split(), nominal, radii, [f.near for f in fronts], stage)
+
+
+def _tune(branching: Branching, radii: list[float], count: int) -> None:
+    """Optimise the planes of the pieces that are not proved, where there is a time to use: more cuts alone gain less
+    and less."""
+    deadline = branching.problem.deadline
+    if deadline.limited and count > FEW:
+        branching.tune(radii, deadline.share(TUNING))
 
 
 def _share(problem: Problem, began: float, cut: float) -> float:
@@ -122,6 +134,7 @@ class Cutting:
         while count < self.splits:
             count = min(2 * count, self.splits) if self.problem.deadline.limited else self.splits
             grown = branching.grow(radii, count)
+            _tune(branching, radii, count)
             split = branching.split()
             found = split.margins(self.eps[chosen], chosen, rounding=self.rounding)
             branching.learn(split)

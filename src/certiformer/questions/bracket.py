@@ -2,8 +2,9 @@
 
 The words used here: the *loss* at a radius is the part of the margin that is gone there, `1 - margin / nominal`; the
 *end* is the radius at which it is 1. `USUAL` says at which share of the way to the end a loss is usually met. So every
-evaluation says where the end should be, and two of them correct that for this instance (`root`). `docs/method.md` has
-an example, step by step.
+evaluation says where the end should be, and two of them correct that for this instance by a power. Between a radius
+before the end and one past it the chord of the two and what lies beyond a third one are weighed (`root`).
+`docs/method.md` has an example, step by step.
 """
 
 from __future__ import annotations
@@ -13,28 +14,32 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# (loss, share of the way to the end), as it usually goes: measured on models of one to three layers. The loss grows
-# ever more steeply until the relaxation has nothing left to lose.
+# (loss, share of the way to the end), as it usually goes: measured on models of one to three layers. From a loss of a
+# half on the same curve fits them all, smooth or steep, when the logarithm of the share is scaled; below, it fits less.
 USUAL = (
-    (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.80), (0.36, 0.85), (0.5, 0.90), (0.6, 0.922),
-    (0.75, 0.957), (1.0, 1.0), (1.13, 1.021), (1.33, 1.055), (1.55, 1.095), (1.8, 1.2), (2.0, 1.33), (2.2, 1.45),
-    (2.5, 1.75), (2.8, 2.1), (3.5, 2.5),
+    (0.002, 0.06), (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.775), (0.36, 0.8334),
+    (0.5, 0.8875), (0.6, 0.9166), (0.75, 0.9528), (0.9, 0.983), (1.0, 1.0), (1.1, 1.0154), (1.2, 1.0295), (1.3, 1.0422),
+    (1.6, 1.0779), (1.9, 1.1105), (2.5, 1.1656),
 )  # fmt: skip
 LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at 0 alone; with more the relaxation has collapsed
-FLATTEST, STEEPEST = 0.05, 25.0  # powers of the usual growth that are believed
+NOTHING = 1e-12  # a loss that rounding alone may be
+FLATTEST, STEEPEST = 0.05, 100.0  # powers of the usual growth that are believed
 STRAIGHT = 3  # with one evaluation: the power with which a loss close to the gradient's speaks for a straight line
 
+# a draft may stop
+SETTLED = 0.08  # this near to the end, in logarithms of radii,
+GIVEN_UP = 3  # or after so many refusals where it has proved nothing: single precision may not see the end at all
+KNOWN, ENOUGH = 0.05, 3  # two proofs this near to the end, in logarithms of shares, or so many, know more than drafts
+
 # how far from where the end should be, in units of the tolerance
-COARSE = 4.0  # a draft may stop this far from it
-INSIDE = 0.15  # before it: where a proof is tried
+INSIDE = 0.25  # before it: where a proof is tried
 NUDGE = 0.35  # past it, toward the far side of the bracket, so that the bracket closes from both sides
 CLOSING = 0.95  # from one side of the bracket: an answer there closes it
 SURE = 3.0  # a side is aimed at where the end is beyond it by this part of a nudge
 
-BIAS = 2e-4  # what a draft takes off the radius to be safe, as a share of it, where the loss grows as usual
 PATIENCE = 3  # evaluations that do not halve the bracket before it is halved
 UP, UP_MOST = 4.0, 8.0  # how many times farther to look while nothing has been refused: blindly, and at most
-DOWN, DOWN_BLIND, DOWN_MOST = 1 / 4, 1 / 8, 1 / 16  # how far down to look while nothing has been proved
+DOWN, DOWN_BLIND, DOWN_MOST = 1 / 4, 1 / 5, 1 / 8  # how far down to look while nothing has been proved
 CLIFF_GROWTH, CLIFF_MOST = 4.0, 0.125  # steps down from a guess that was refused, each so much longer; and at most
 
 
@@ -43,6 +48,17 @@ class Seen(NamedTuple):
 
     share: float
     radius: float
+    loss: float
+    proof: bool
+
+    @property
+    def telling(self) -> bool:
+        """Whether the loss says how far the end is."""
+        return LEAST < self.loss < MOST
+
+    def denies(self, other: Seen) -> bool:
+        """Whether less is lost here, though farther away, or more, though nearer by."""
+        return (self.radius - other.radius) * (self.share - other.share) <= 0
 
 
 @dataclass
@@ -54,11 +70,10 @@ class Bracket:
     low: float = 0.0
     high: float = math.inf
     guess: float | None = None  # where it should end, as a draft or a wider bound says
-    limit: float = math.inf  # what the draft could not prove, if it fell off a cliff there
+    begin: float | None = None  # where to look first where a draft never found the margin positive
     power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
     verified: float = 0.0  # the largest radius proved with rounding accounted for
-    seen: list[Seen] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)  # of those
+    seen: list[Seen] = field(default_factory=list)  # those of a draft as long as no proof denies them
     stalled: int = 0  # evaluations in a row that did not halve the bracket
     refused: int = 0  # evaluations that proved nothing
 
@@ -72,27 +87,48 @@ class Bracket:
             self.high = eps
             self.refused += 1
         loss = 1 - margin / self.nominal
-        if LEAST < loss < MOST:
-            self.seen.append(Seen(usual_share(loss), math.log(eps)))
-            self.losses.append(loss)
-        if math.isfinite(width):
+        entry = Seen(usual_share(loss), math.log(eps), loss, rounding)
+        if rounding:
+            self._correct(entry)
+        else:
+            self.seen.append(entry)
+        if math.isfinite(width) and self.low > 0:
             self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
 
+    def _correct(self, proof: Seen) -> None:
+        """Move what a draft has seen to where it agrees with a proof that denies it, and forget it where proofs say
+        more."""
+        proofs = [x for x in self.seen if x.proof] + [proof]
+        drafts = [x for x in self.seen if not x.proof]
+        both = len({x.share < 0 for x in proofs}) == 2
+        if both or len(proofs) >= ENOUGH or sum(x.telling and abs(x.share) < KNOWN for x in proofs) > 1:
+            drafts = []
+        near = sorted((x for x in drafts if x.telling), key=lambda x: abs(x.share - proof.share))[:2]
+        if near and proof.telling and any(proof.denies(x) for x in drafts):
+            power = _power(*near) if len(near) == 2 else self.power
+            moved = proof.radius - math.log(_crossing(near[0], power, proof.share))
+            drafts = [x._replace(radius=x.radius + moved) for x in drafts]
+        self.seen = proofs + [x for x in drafts if not any(p.denies(x) for p in proofs)]
+
     def closed(self, tolerance: float) -> bool:
-        """Whether the end is known: between a proof and a refusal, or by a guess that a proof has come close to."""
+        """Whether the end is known: between a proof and a refusal, or as proofs say that have come close to it."""
         if math.isfinite(self.high) and self.high - self.low <= tolerance * self.high:
             return True
-        near = self.guess is not None and self.verified == self.low > 0 and bool(self.seen)
-        return near and all(self.low <= root <= self.low * (1 + tolerance) for root in self._roots())
+        roots = self._roots() if self.verified == self.low > 0 else []
+        return bool(roots) and all(self.low <= root <= self.low * (1 + tolerance) for root in roots)
 
     def settled(self, tolerance: float) -> bool:
-        """Whether the end is known well enough to be a guess: so near to an evaluation that interpolating is exact."""
-        nearest = min((abs(x.share) for x in self.seen), default=math.inf)
-        return (len(self.seen) > 1 and nearest < COARSE * tolerance * self.steepness()) or self.closed(tolerance)
+        """Whether a draft has done what it can: come near to the end, or proved nothing."""
+        telling = self.telling
+        if len(telling) > 1:
+            end = math.log(self.root())
+            if min(abs(end - x.radius) for x in telling) < SETTLED:
+                return True
+        return (self.low == 0 and self.refused >= GIVEN_UP) or self.closed(tolerance)
 
     def aim(self, tolerance: float, hint: float) -> float:
         """Where to evaluate next; `hint` is where to start without a guess."""
-        if not self.seen:
+        if not self.telling:
             return self._blind(tolerance, hint)
         if math.isinf(self.high):
             return self._upward(tolerance)
@@ -103,8 +139,8 @@ class Bracket:
 
     def _upward(self, tolerance: float) -> float:
         """Where to evaluate while nothing has been refused: past the end to close the bracket, or before to prove."""
-        ahead = NUDGE if self.guess is None else -INSIDE
-        most = self.limit if self.limit > self.low else UP_MOST * self.low
+        ahead = -INSIDE if self.guess is not None or self.verified > 0 else NUDGE
+        most = UP_MOST * self.low if self.low else math.inf
         return min(max(self.root() * (1 + ahead * tolerance), self.low * (1 + NUDGE * tolerance)), most)
 
     def _between(self, tolerance: float) -> float:
@@ -118,16 +154,11 @@ class Bracket:
         root += nudge if root - self.low < self.high - root else -nudge
         return min(max(root, self.low + nudge, self.high * DOWN_MOST), self.high - nudge)
 
-    def _first(self, tolerance: float) -> float:
-        """Where the proof is tried first: a little before the guess, and behind it by what float32 was too careful."""
-        assert self.guess is not None
-        careful = min(BIAS / self.power, tolerance) if math.isinf(self.limit) else 0.0
-        return self.guess * (1 - INSIDE * tolerance + careful)
-
     def _blind(self, tolerance: float, hint: float) -> float:
         """Where to evaluate while no margin has said anything."""
+        hint = self.begin or hint
         if self.guess is not None:
-            first = self._first(tolerance)
+            first = self.guess * (1 - INSIDE * tolerance)
             if self.low < first < self.high:
                 return first
             if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
@@ -138,16 +169,58 @@ class Bracket:
             return UP * self.low
         return math.sqrt(self.low * self.high) if self.low > 0 else self.high * DOWN_BLIND
 
+    @property
+    def telling(self) -> list[Seen]:
+        """What says how far the end is, the nearest to it first."""
+        return sorted((x for x in self.seen if x.telling), key=lambda x: abs(x.share))
+
     def root(self) -> float:
-        """Where the margin should end: by the two evaluations nearest to it, or the nearest on either side."""
-        return next((root for root in self._roots() if self.low < root < self.high), self._roots()[-1])
+        """Where the margin should end, by what was seen on both sides of it, or on one."""
+        before = max((x for x in self.seen if x.share < 0), key=lambda x: x.radius, default=None)
+        past = min((x for x in self.seen if x.share >= 0), key=lambda x: x.radius, default=None)
+        if before is None or past is None:
+            return self._beyond()
+        if before.telling and past.telling:
+            return self._inside(before, past)
+        root, low, high = self._beyond(), math.exp(before.radius), math.exp(past.radius)
+        return root if low < root < (low + high) / 2 else (low + high) / 2
+
+    def _inside(self, before: Seen, past: Seen) -> float:
+        """The end between two evaluations.
+
+        It is mostly between their chord and where the line through a third one and the one beside it leads, since the
+        curve bends one way there; the mean leans to whichever rests on what is nearer to the end. A line that leads out
+        of the bracket says that a cliff is in it, anywhere.
+        """
+        chord = before.radius - before.share * (past.radius - before.radius) / (past.share - before.share)
+        others = [x for x in self.telling if x not in (before, past)]
+        if others:
+            third = others[0]
+            near, far = (before, past) if third.radius < before.radius else (past, before)
+            power, doubt = _power(near, third), abs(third.share)
+        elif before.proof and past.proof:
+            return math.exp(chord)
+        else:
+            near, far = sorted((before, past), key=lambda x: abs(x.share))
+            power, doubt = self.power, 2 * abs(near.share)
+        beyond = math.log(_crossing(near, power))
+        if not before.radius < beyond < past.radius:
+            beyond = (before.radius + past.radius) / 2
+        lean = abs(far.share) / (abs(far.share) + doubt) if doubt > 0 else 1.0
+        return math.exp((1 - lean) * chord + lean * beyond)
+
+    def _beyond(self) -> float:
+        """Where the margin should end by the two evaluations nearest to it."""
+        first, *others = self.telling
+        return _crossing(first, _power(first, others[0])) if others else self._alone(first)
 
     def _roots(self) -> list[float]:
-        """The same by the two nearest, then by the nearest on either side where those are on one: where the margin
-        falls off a cliff they do not agree."""
-        first, *others = sorted(self.seen, key=lambda x: abs(x.share))
-        if not others:
-            return [self._alone(first)]
+        """Where proofs say that it ends: by the two nearest, then by the nearest on either side where those are on one;
+        where the margin falls off a cliff they do not agree."""
+        proofs = [x for x in self.telling if x.proof]
+        if len(proofs) < 2:  # it is near where a draft agrees
+            return [] if self.guess is None else [_crossing(x, self.power) for x in proofs]
+        first, *others = proofs
         across = [x for x in others if (x.share > 0) != (first.share > 0)]
         pairs = dict.fromkeys([others[0], *across[:1]])
         return [_crossing(first, _power(first, other)) for other in pairs]
@@ -157,30 +230,27 @@ class Bracket:
         usual = _crossing(seen, self.power)
         if self.guess is not None:
             return usual
-        eps, loss = math.exp(seen.radius), self.losses[0]
+        eps, loss = math.exp(seen.radius), seen.loss
         straight = min(eps / self.linear / loss, 1.0) ** STRAIGHT
         return math.exp((1 - straight) * math.log(usual) + straight * math.log(eps / loss))
 
-    def steepness(self) -> float:
-        """How much faster than usual the loss grows near its end."""
-        near = sorted(self.seen, key=lambda x: abs(x.share))[:2]
-        return _power(*near) if len(near) == 2 else self.power
-
-    def followed(self, tolerance: float) -> Bracket:
+    def followed(self) -> Bracket:
         """The bracket to begin with where this one, of a draft, is settled."""
-        start = Bracket(self.nominal, self.linear)
-        if self.settled(tolerance):
-            root = self.root() if self.seen else 0.0
-            smooth = max(self.low, root / 2) < root < self.high
-            start.guess = root if smooth else self.low
-            start.limit = math.inf if smooth else self.high
-            start.power = self.steepness()
+        start, telling = Bracket(self.nominal, self.linear), self.telling
+        near = telling and abs(telling[0].share) < KNOWN
+        if self.low == 0 and math.isfinite(self.high) and not near:  # what it saw may be its own precision
+            start.begin = self.high * DOWN
+        else:
+            start.seen = list(self.seen)
+            start.guess = self.root() if telling else None
+            start.power = _power(*telling[:2]) if len(telling) > 1 else self.power
         return start
 
 
 def usual_share(loss: float) -> float:
     """The logarithm of the share of the way to the end at which this much is usually lost."""
-    k = min(bisect_right(USUAL, (loss, 0.0)), len(USUAL) - 1)
+    loss = max(loss, NOTHING) if loss < MOST else MOST  # no number has collapsed too
+    k = max(1, min(bisect_right(USUAL, (loss, 0.0)), len(USUAL) - 1))
     (a, x), (b, y) = USUAL[k - 1], USUAL[k]
     t = math.log(loss / a) / math.log(b / a)
     return (1 - t) * math.log(x) + t * math.log(y)
@@ -193,6 +263,6 @@ def _power(a: Seen, b: Seen) -> float:
     return min(max((b.share - a.share) / (b.radius - a.radius), FLATTEST), STEEPEST)
 
 
-def _crossing(a: Seen, power: float) -> float:
-    """The radius of the end, from one evaluation on."""
-    return math.exp(a.radius - a.share / power)
+def _crossing(a: Seen, power: float, share: float = 0.0) -> float:
+    """The radius of the end, or of another share of the way to it, from one evaluation on."""
+    return math.exp(a.radius + (share - a.share) / power)

@@ -65,7 +65,7 @@ def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: 
     half = replace(stage, progress=halves)
     if draft is not None:
         close(draft, brackets, active, half, draft=True)
-        brackets, before = [b.followed(stage.tolerance) for b in brackets], len(brackets)
+        brackets, before = [b.followed() for b in brackets], len(brackets)
     close(problem, brackets, active, half)
     return [b.verified for b in brackets]
 
@@ -96,9 +96,9 @@ def close(problem: Problem, brackets: list[Bracket], active: list[int], stage: S
         for i, e, m in zip(remaining, eps, margins, strict=True):
             brackets[i].take(e, m, not draft)
             stage.calls[i] += 1
-        shares = [b.root() / b.linear for b in (brackets[i] for i in active) if b.seen]
+        shares = [brackets[i].root() / begin[i] for i in active if brackets[i].telling]
         if shares:
-            hints = {i: median(shares) * brackets[i].linear for i in active}
+            hints = {i: median(shares) * begin[i] for i in active}
 
 
 def verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 import certiformer as cf
 from certiformer.core import relaxation
 from certiformer.core.coefficients import Coefficients
-from certiformer.core.joint import Joint, Meeting, Sums
+from certiformer.core.joint import KEPT, Joint, Meeting, Sums
 from certiformer.core.sets import Ball, Piece
+from certiformer.questions.inputs import prepare, problem_of
+from conftest import IDS, random_model
 
 NORMS = [1.0, 1.5, 2.0, 3.0, math.inf]
 
@@ -179,3 +181,16 @@ def test_it_proves_more(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(relaxation.STYLES, "tight", replace(relaxation.TIGHT, joint=False))  # type: ignore[arg-type]
     before = cf.certify(model, x, eps=0.2, attack=False, **asked).margin
     assert now > before
+
+
+def test_what_is_proved_of_an_instance_does_not_depend_on_those_beside_it() -> None:
+    prepared = prepare(random_model(layers=1, scale=0.35, seed=5), IDS)
+    problem = problem_of([(prepared, (1,))] * 12, p=2.0, method="backward", relaxation="tight")
+    entries = max(math.prod(node.shape) for node, _ in problem.scheme.products.values())
+    form = 2 * problem.centre.shape[-1] * entries * problem.centre.element_size()
+    small = replace(problem, memory=4 * KEPT * form)  # room for the form of one instance and a few more
+    eps = torch.full((12,), 0.1, dtype=torch.float64)
+    alone = small.margins(eps[:1], [0]).lower
+    assert torch.allclose(small.margins(eps).lower, alone.expand(12, -1), rtol=1e-9)
+    without = replace(problem, style=replace(problem.style, joint=False)).margins(eps[:1], [0]).lower
+    assert bool((alone > without + 1e-6).all())

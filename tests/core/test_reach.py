@@ -99,3 +99,27 @@ def test_remainders_are_those_of_the_rows_own_positions(window: tuple[tuple[int,
     seen = tuple(slice(start, start + count) for start, count in window)
     moved = linked.tensor[0, 0, 0, 0] * gap[0][seen]  # the remainder that reaches furthest
     assert (reach._length(linked, 1, gap)[0] >= torch.linalg.vector_norm(moved, dim=-1) * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 7), (3, 4), (2, 3, 5)])
+@pytest.mark.parametrize("most", [1, 2, 4, 6, 100])
+def test_blocks_hold_every_place_once_and_no_more_than_fit(shape: tuple[int, ...], most: int) -> None:
+    seen = torch.zeros(shape)
+    for block in reach._blocks(shape, most):
+        here = tuple(slice(start, start + length) for start, length in block)
+        seen[here] += 1
+        assert seen[here].numel() <= most
+    assert (seen == 1).all()
+
+
+def test_distances_are_the_same_in_little_memory(model: cf.Model) -> None:
+    problem = problem_of([(prepare(model, [1, 2, 3]), (0,))], p=2.0, method="backward", relaxation="tight")
+    found = []
+    for memory in (problem.memory, 2 * reach.HELD * 8 * WIDTH * 2 * 3 * 4 * WIDTH):  # all places at once, or two
+        ball = problem.ball(torch.tensor([0.2], dtype=torch.float64), [0])
+        engine = replace(problem, memory=memory).engine(ball, {}, rounding=True)
+        with torch.no_grad():
+            found.append([engine.box(problem.compiled.graph.nodes[i]).distance for i in sorted(engine.scheme.measured)])
+    for whole, parts in zip(*found, strict=True):
+        assert torch.isfinite(whole).all()
+        assert torch.allclose(whole, parts, rtol=1e-12)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from certiformer.core.ops.base import Box
 from certiformer.core.problem import Problem
@@ -185,3 +186,19 @@ def test_large_evaluations_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> 
     first, second = (asked.margins(EPS.cuda()) for _ in range(2))
     assert torch.equal(first.lower, second.lower)
     assert not asked.compiled.replays.recorded
+
+
+@pytest.mark.parametrize("layer_norm", ["no_var", "standard"])
+def test_an_evaluation_copies_no_numbers_to_its_device(layer_norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy from the memory of the host cannot be recorded."""
+    made = torch.tensor
+
+    def refusing(*args: Any, **given: Any) -> Tensor:
+        assert given.get("device") is None, f"torch.tensor({args}, device=...)"
+        return made(*args, **given)
+
+    asked = problem("backward", "tight", "cpu", layer_norm=layer_norm)
+    asked.margins(EPS)
+    ball, rows = asked.ball(EPS, [0, 1, 2]), asked.rows([0, 1, 2])
+    monkeypatch.setattr(torch, "tensor", refusing)
+    asked._evaluated(ball, rows, True)

@@ -12,11 +12,12 @@ from torch import Tensor
 
 import certiformer as cf
 from certiformer.core.branch import Branching, divide
+from certiformer.core.deadline import NEVER
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Cuts, Piece
 from certiformer.core.split import Split
 from certiformer.errors import InputError
-from certiformer.questions.inputs import prepare
+from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 from enclosure import enclosed
 from kinds import asked
@@ -313,3 +314,31 @@ def test_every_node_of_every_piece_is_enclosed(kind: str, p: float) -> None:
     assert unified.pieces.cuts is not None
     assert (unified.pieces.cuts.normal == unified.pieces.cuts.normal[:1]).all()
     assert enclosed(unified, eps, samples=20) > 0
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_pieces_with_planes_of_their_own_prove_more_and_stay_sound(layers: int) -> None:
+    model = random_model(layers=layers, scale=0.35, seed=5)
+    asked = problem_of([(prepare(model, IDS), (1,)), (prepare(model, IDS), (2,))], p=2.0, method="backward")
+    nominal = asked.margins(torch.zeros(2, dtype=torch.float64)).least
+    eps = [float(r) for r in cf.radius(model, IDS, positions=[[1], [2]], method="backward").radii]
+    eps = [1.15 * eps[0], 0.0]  # the second one is left alone
+    branching = Branching(asked)
+    branching.grow(eps, 4)
+    before = [leaf.margin for leaf in branching.leaves]
+    assert min(branching.of(0), key=lambda leaf: leaf.margin).margin < 0
+    branching.tune(eps, NEVER)
+    after = [leaf.margin for leaf in branching.leaves]
+    assert all(b >= a - 1e-5 for a, b in zip(before, after, strict=True) if math.isfinite(a))
+    assert max(b - a for a, b in zip(before, after, strict=True) if a < 0) > 1e-3 * float(nominal[0])
+    branching.grow(eps, 6)  # halves have the planes of the whole
+    split = branching.split()
+    assert split.pieces.parameters
+    radii = torch.tensor([eps[0], 0.5 * eps[0]], dtype=torch.float64)
+    found = split.margins(radii)
+    ball = asked.ball(radii, [0, 1])
+    points = ball.sample(500, torch.Generator().manual_seed(0))
+    for k in range(points.shape[1]):
+        values = asked.compiled.graph.values(points[:, k])[-1]
+        margins = (asked.rows([0, 1]) * values[:, None]).flatten(2).sum(dim=2)
+        assert (margins >= found.lower).all()

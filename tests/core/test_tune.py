@@ -64,5 +64,5 @@ def test_tuning_ends_with_its_time_and_where_all_is_proved(
         return made[-1]
 
     rows, end = problem.rows([0]), Deadline.after(until)
-    tune(build, rows, lambda lower: lower.amin(dim=1), steps=4, until=end, until_proved=proved)
+    tune(build, rows, lambda lower: lower.amin(dim=1), steps=4, start={}, until=end, until_proved=proved)
     assert len(made) == most  # the usual planes, and one for each step

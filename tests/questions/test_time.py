@@ -65,7 +65,7 @@ def test_pieces_go_on_until_the_time_is_out_and_every_radius_on_the_way_is_prove
 def test_a_budget_of_seconds_begins_with_what_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(layers=2, scale=0.3, seed=3)
     Clock(monkeypatch)
-    cheap = cf.radius(model, IDS, positions=[[1]], budget="60s")
+    cheap = cf.radius(model, IDS, positions=[[1]], budget="40s")
     assert cheap.method == "backward-forward"
     assert cheap.radii[0] > 0
     tight = cf.radius(model, IDS, positions=[[1]], budget="100000s", splits=2)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import certiformer as cf
 from certiformer.core import relaxation
 from certiformer.core.coefficients import Coefficients
+from certiformer.core.deadline import NEVER
 from certiformer.core.joint import KEPT, Joint, Meeting, Sums
 from certiformer.core.sets import Ball, Piece
 from certiformer.questions.inputs import prepare, problem_of
@@ -109,7 +110,7 @@ def test_what_is_gained_is_lost_by_planes(shares: bool) -> None:
     part = Coefficients.matrix(torch.randn(1, 6, heads, n, width, dtype=torch.float64), (heads, n, width))
     share = tuple(torch.rand(1, heads, n, m, width, dtype=torch.float64) for _ in range(2)) if shares else None
     node = type("Node", (), {"shape": (heads, n, m)})()
-    gain = Meeting(joint, part).gain(node, share, room=50)  # in several windows
+    gain = Meeting(joint, part, NEVER).gain(node, share, room=50)  # in several windows
     more, offset = gain.coefficients.tensor, gain.offset
     assert bool((more[0] >= 0).all())
     assert bool((more[1] <= 0).all())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 
 import certiformer as cf
 from certiformer.core.names import Method
+from certiformer.core.problem import Margins
+from certiformer.questions import refine
 from certiformer.questions.inputs import prepare
 from certiformer.questions.regions import regions_of
 from conftest import IDS, random_model
@@ -345,3 +348,24 @@ def test_radii_of_sets_that_make_no_sense_are_named() -> None:
             cf.radius(cf.load(Vision().eval(), shape=(2, 4, 4)), torch.ones(2, 4, 4), within=within)
     with pytest.raises(cf.InputError, match="words"):
         cf.radius(model, x, within=cf.Box.around(x, 0.1), words=2)
+
+
+def test_certify_cuts_across_entries_where_all_patches_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one patch moves, its ball is cut into pieces; so it is where nothing limits the time."""
+    model, used = cf.load(Vision(), shape=SHAPE, patch=2), []
+
+    class Recorded(refine.Parting):
+        def margins(self, known: Margins, chosen: list[int]) -> Iterator[Margins]:
+            used.append(len(self.problem.positions[0]))
+            return super().margins(known, chosen)
+
+    monkeypatch.setattr(refine, "Parting", Recorded)
+    asked: dict[str, Any] = {"norm": "inf", "attack": False}
+    every, one = [[0, 1, 2, 3]], [[0]]
+    plain = cf.certify(model, PICTURE, eps=0.3, positions=every, splits=2, **asked)
+    assert plain.status == "unknown"
+    assert cf.certify(model, PICTURE, eps=5.0, positions=one, splits=2, timeout=1e4, **asked).status == "unknown"
+    assert used == []
+    found = cf.certify(model, PICTURE, eps=0.3, positions=every, splits=64, timeout=1e4, **asked)
+    assert used == [4]
+    assert (found.status, plain.margin < 0 < found.margin) == ("certified", True)

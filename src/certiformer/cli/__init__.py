@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,11 +12,13 @@ from contextlib import suppress
 __all__ = ["main"]
 
 UNKNOWN, WRONG_CALL, CONTRADICTION, MACHINE, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes; 1: refuted or unknown
+clock: dict[str, float] = {}  # when the last command began, before its imports
 TRACEBACK = "CERTIFORMER_TRACEBACK"  # the variable that asks for the traceback of what was not foreseen
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: whatever goes wrong is one line on stderr and an exit code, never a traceback."""
+    clock["began"] = time.perf_counter()
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()

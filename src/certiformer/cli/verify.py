@@ -13,6 +13,7 @@ import typer
 from ..core.names import option
 from ..errors import InputError
 from ..options import Beside, Options, settings
+from . import clock
 from .flags import Given, command, one_argument
 from .options import Quiet
 from .terminal import console, say
@@ -43,7 +44,6 @@ def verify(given: Given) -> int:
 
     Example: [bold]certiformer verify model.onnx property.vnnlib --timeout 100[/bold]
     """
-    began = time.perf_counter()  # what is imported from here on counts against --timeout
     target, options = given(Answered), given(Options)
     out = target.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
@@ -53,8 +53,10 @@ def verify(given: Given) -> int:
     from ..models.folder import write_bytes
 
     instance = Instance(given.values["model"], given.values["property"])
-    left = None if options.timeout is None else max(options.timeout - (time.perf_counter() - began), 0.1)
-    options = replace(options, timeout=left, device=str(pick_device(given.device)))
+    device = str(pick_device(given.device))
+    spent = time.perf_counter() - clock.get("began", time.perf_counter())  # imports and files count against --timeout
+    left = None if options.timeout is None else max(options.timeout - spent, 0.1)
+    options = replace(options, timeout=left, device=device)
     answer = instance.answer(options, attack=given(Beside).attack, seed=target.seed)
     if out is not None:
         text = _page(instance, answer, given) if out.suffix == ".html" else result_text(answer, instance.query)

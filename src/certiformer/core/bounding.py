@@ -15,7 +15,9 @@ from .joint import Meeting
 from .ops.movement import Expand, Movement
 from .ops.product import MatMul
 from .rounding import SLACK, gamma
+from .scores import separate
 from .speed.kernels import with_sides
+from .speed.memory import TEMPORARIES, room_of
 from .sweep import Visitor, merged
 
 if TYPE_CHECKING:
@@ -28,8 +30,10 @@ Ready = Callable[[Node], Substitution]  # what is put in the place of a node
 class Bounding(Visitor[Rows]):
     """`function` `[side, instance, m, *rows]` and `offset` `[side, instance, *rows]` of what has been passed so far."""
 
-    def __init__(self, engine: Engine, start: Node, rows: Coefficients, *, shift: bool, ready: Ready) -> None:
-        self.engine, self.rows, self.shift, self.ready = engine, rows.rows, shift, ready
+    def __init__(
+        self, engine: Engine, start: Node, rows: Coefficients, *, shift: bool, ready: Ready, apart: bool = False
+    ) -> None:
+        self.engine, self.rows, self.shift, self.ready, self.apart = engine, rows.rows, shift, ready, apart
         self.tangent = ready == engine.tangent
         self.function: Tensor | None = None
         self.peak = 0  # the most entries held at once
@@ -79,8 +83,9 @@ class Bounding(Visitor[Rows]):
     def through(self, node: Node, parts: list[Rows]) -> Iterator[tuple[Node, Rows]]:
         """Replace a node by its op's planes in its inputs."""
         engine, parents = self.engine, self.engine.graph.parents(node)
+        engine.deadline.check()  # a sweep of many rows takes long
         if not node.op.exact:
-            parts = [self._shifted(node, _sum(parts))]
+            parts = [self._shifted(node, part) for part in self._added(parts)]
         for part in parts:
             assert isinstance(part, Coefficients)
             sources = parents
@@ -98,6 +103,12 @@ class Bounding(Visitor[Rows]):
             elif engine.rounding and not isinstance(node.op, Movement):
                 self._widen([part], self.ready(node).slack)
             yield from zip(sources, pulled, strict=True)
+
+    def _added(self, parts: list[Rows]) -> list[Coefficients]:
+        """What has arrived at an op that is not exact: one sum, or parts that are as good."""
+        whole = [part for part in parts if isinstance(part, Coefficients)]
+        linked = [tuple(part.linked(axis) for axis in range(len(part.node))) for part in whole]
+        return whole if self.apart and separate(linked) else [_sum(parts)]
 
     def _shifted(self, node: Node, part: Coefficients) -> Coefficients:
         """On a row of probabilities, which sum to 1, coefficients less a constant: the sum does not deviate."""
@@ -118,8 +129,10 @@ class Bounding(Visitor[Rows]):
         joint = engine.products.joint(engine, node)
         if joint is None:
             return pulled
-        room = engine.memory // (4 * engine.ball.centre.element_size())
-        found = Meeting(joint, part).gain(engine.graph.parents(node)[0], engine.parameters.get(node.index), room)
+        room = room_of(engine.memory, engine.ball.centre) // TEMPORARIES
+        found = Meeting(joint, part, engine.deadline).gain(
+            engine.graph.parents(node)[0], engine.parameters.get(node.index), room
+        )
         self.offset = with_sides(self.offset + found.offset, found.spread)
         left = left + found.coefficients
         if engine.rounding:

@@ -22,11 +22,13 @@ from torch import Tensor
 
 from .graph import fold
 from .graph.graph import Graph, Input, Node, parent_like
+from .joint import by_products, products_of_two
 from .ops.base import Box, Planes, Shape, whole_axes
 from .ops.linear import Center, Scale, Shift
 from .ops.movement import Movement
 from .ops.rounded import Rounded
 from .relaxation import Scheme
+from .scores import separate
 from .sweep import Visitor, merged, sweep
 
 if TYPE_CHECKING:
@@ -192,7 +194,11 @@ def count(scheme: Scheme, *, instances: int, varying: int, each: int, width: int
             scores = scheme.pairs(node)
             start, rows = (node, Rows.identity(node.shape)) if scores is None else (scores, Rows.pairs(scores.shape))
             for _ in range(1 + scheme.twice(node) + scheme.by_tangents(node)):
+                counter.apart = scores is None and node.index in scheme.apart
                 sweep(scheme.graph, start, rows, counter)
+                if counter.apart:  # and those of its diagonal, added up
+                    counter.apart = False
+                    sweep(scheme.graph, node, Rows.dense(math.prod(node.shape[:-1]), node.shape, 1), counter)
     last = scheme.graph.output
     for _ in range(1 + scheme.last_twice + scheme.by_tangents(last)):
         sweep(scheme.graph, last, Rows.dense(max(1, last.shape[-1] - 1), last.shape, instances), counter)
@@ -208,6 +214,7 @@ class Counter(Visitor[Rows]):
     varying: int
     each: int
     work: Work
+    apart: bool = False  # whether what two positions have of a row is kept apart
     ready: dict[int, tuple[Planes, tuple[Node, ...]]] = field(default_factory=dict)
 
     @property
@@ -246,8 +253,11 @@ class Counter(Visitor[Rows]):
         self._meet(node, merged(parts))
 
     def through(self, node: Node, parts: list[Rows]) -> Iterator[tuple[Node, Rows]]:
-        for part in parts if node.op.exact else [merged(parts)]:
+        apart = node.op.exact or (self.apart and separate([part.linked for part in parts]))
+        for part in parts if apart else [merged(parts)]:
             self.work.carried += part.size
+            if node.index in self.scheme.products and part.linked[-1] is None:
+                self._together(node, part)
             yield from self._pull(node, part)
 
     def _carry(self, node: Node, a: Rows, axis: int) -> None:
@@ -275,6 +285,15 @@ class Counter(Visitor[Rows]):
             a.sides * a.free * full * (2 if gap else 1),
             a.size + full * (2 if gap else 1) + sides * self.instances * numbers * math.prod(a.rows),
         )
+
+    def _together(self, node: Node, a: Rows) -> None:
+        """What sums of entries of the right factor of a product take, looked at together (`joint.py`)."""
+        x, y = self.graph.parents(node)
+        n, total = y.shape[-1], x.shape[-1]
+        squares = products_of_two(n) if by_products(n, total) else n * n
+        batch = math.prod(max(s, 1 if a.linked[b] is not None else y.shape[b]) for b, s in enumerate(a.stored[:-2]))
+        rows = 2 * self.instances * a.free * batch * a.stored[-2]
+        self._enter(rows * total * (2 * n + squares), rows * (n + total + min(squares, total * n)))
 
     def _pull(self, node: Node, a: Rows) -> list[tuple[Node, Rows]]:
         parents = self.graph.parents(node)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+SHARE, LEAST = 0.02, 0.5  # of a time, and seconds, that are kept for what comes after
+
 
 class OutOfTime(Exception):
     """There is no time left; what was proved before stays proved."""
@@ -19,6 +21,13 @@ class Deadline:
     @staticmethod
     def after(seconds: float | None) -> Deadline:
         return Deadline(float("inf") if seconds is None else time.monotonic() + seconds)
+
+    @staticmethod
+    def before(seconds: float | None) -> Deadline:
+        """As long before that as telling the answer may take, and what was begun last: nothing is stopped half way."""
+        if seconds is None:
+            return Deadline.after(None)
+        return Deadline.after(seconds - min(max(SHARE * seconds, LEAST), seconds / 4))
 
     @property
     def limited(self) -> bool:

@@ -29,9 +29,10 @@ from .ops.rounded import MOST, Rounded
 from .reach import by_form, by_sweeps
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
+from .scores import both_signs, diagonal, with_diagonal
 from .sets import Perturbation
 from .sets.ball import norm
-from .speed.memory import TEMPORARIES, Footprints, Window, Windows
+from .speed.memory import TEMPORARIES, Footprints, Window, Windows, room_of
 from .sweep import sweep
 
 Start = Callable[[Shape, Tensor, Window], Coefficients]  # rows on a node within a window
@@ -189,10 +190,15 @@ class Engine:
             parts = self._windows(
                 scores, (*scores.shape[:-1], pairs), Coefficients.pairs, node, shift=shift, tangent=tangent
             )
-            return _both_signs(self._joined(parts, node), scores.shape[-1]), None
-        parts = self._windows(node, node.shape, Coefficients.identity, node, shift=shift, tangent=tangent)
+            return both_signs(self._joined(parts, node), scores.shape[-1]), None
+        apart = self.by_windows and not wanted and node.index in self.scheme.apart
+        parts = self._windows(node, node.shape, Coefficients.identity, node, shift=shift, tangent=tangent, apart=apart)
         if self.by_windows and not wanted:
             box, form = self._joined(parts, node), None
+            if apart:
+                few = (math.prod(node.shape[:-1]),)
+                own = self._windows(node, few, diagonal, node, shift=shift, tangent=tangent)
+                box = with_diagonal(box, self._joined(own, node))
         else:
             function, offset = parts.windows.joined(parts.functions, 3), parts.windows.joined(parts.offsets, 2)
             box, form = self._concretize(function, offset, node), self._form(node, function, offset) if wanted else None
@@ -204,14 +210,16 @@ class Engine:
         index = node.index
         return index in self.scheme.anchors or index in self.scheme.measured or self.products.wants(self, node)
 
-    def _windows(self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool, tangent: bool) -> _Parts:
+    def _windows(
+        self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool, tangent: bool, apart: bool = False
+    ) -> _Parts:
         """Sweeps from `start` with rows `[*shape]` for the bounds of a node, window by window.
 
         What a window found is kept where a linear form is wanted; else it is made into numbers at once.
         """
         instances = self.ball.centre.shape[0]
-        room = max(1, self.memory // (TEMPORARIES * self.ball.centre.element_size()))
-        key = (node.index, self.rounding)
+        room = max(1, room_of(self.memory, self.ball.centre) // TEMPORARIES)
+        key = (node.index, self.rounding, len(shape))
         windows = Windows(shape, self.footprints.per_slice(key) * instances)
         if not windows.per_slice:
             dense = 2 * instances * math.prod(shape) * max(math.prod(n.shape) for n in self.graph.nodes)
@@ -220,7 +228,7 @@ class Engine:
         at_once = self.by_windows and not self._wanted(node)
         while (window := windows.next(room)) is not None:
             own = rows(start.shape, self.ball.centre, window)
-            function, offset = self.sweep(start, own, shift=shift, tangent=tangent)
+            function, offset = self.sweep(start, own, shift=shift, tangent=tangent, apart=apart)
             windows.used(self.peak)
             if at_once:
                 parts.boxes.append(self._ends(function, offset))
@@ -277,13 +285,17 @@ class Engine:
 
     # ---- the sweep ---------------------------------------------------------------------------------------------
 
-    def sweep(self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False) -> tuple[Tensor, Tensor]:
-        """`rows` on `start` as linear functions of the perturbation, by the usual planes of ops or by tangents.
+    def sweep(
+        self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False, apart: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """`rows` on `start` as linear functions of the perturbation, by the usual planes of ops or by tangents; what
+        two positions have of them added up or kept apart.
 
         Returns coefficients `[side, instance, m, *rows]` and offsets `[side, instance, *rows]`.
         """
         self.deadline.check()
-        bounding = Bounding(self, start, rows, shift=shift, ready=self.tangent if tangent else self.substitution)
+        ready = self.tangent if tangent else self.substitution
+        bounding = Bounding(self, start, rows, shift=shift, ready=ready, apart=apart)
         sweep(self.graph, start, rows, bounding)
         self.peak = bounding.peak
         self.most = max(self.most, self.peak)
@@ -472,17 +484,6 @@ class Engine:
         if gap is not None and half is not None:
             size = size + self.ball.magnitude(gap[None])[0] + half.abs()
         return Form(centre, gap, middle, half, size)
-
-
-def _both_signs(box: Box, n: int) -> Box:
-    """Bounds of `x_k - x_j` `[.., pairs j < k]` as those of all pairs `[.., j, k]`."""
-    j, k = torch.triu_indices(n, n, 1, device=box.lower.device)
-    ends = []
-    for one, other in ((box.lower, box.upper), (box.upper, box.lower)):
-        table = one.new_zeros(*one.shape[:-1], n, n)
-        table[..., j, k], table[..., k, j] = one, -other
-        ends.append(table)
-    return Box(*ends)
 
 
 def first_reasons(good: Tensor, whys: list[str]) -> list[str | None]:

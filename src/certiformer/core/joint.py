@@ -8,20 +8,21 @@ planes put there the least that `w_ik` would be if every `y_kj` were at its wors
 and `w_ik`, one linear function of y, hardly ever is that small: by a linear form of y, `w_ik - e_ik` is at least some
 `D_ik >= 0`. So `sum_k D_ik (x_ik - l_ik)` is added to the lower function, and the like is taken off the upper one. For
 every D between 0 and what is proved the planes stay sound. Where they are mixed with those that touch at the upper end
-of x, it is the share of the first that counts.
+of x, it is the share of the first that counts. `B gram B'` is linear in the products of two numbers of B: where those
+are fewer than the numbers of `B gram` for all k, they are what is multiplied.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .coefficients import INSTANCE, ROWS, SIDE, Coefficients
+from .deadline import Deadline
 from .graph.graph import Graph, Node
 from .ops.base import LETTERS, OWN, root_of
 from .ops.movement import Movement
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 KEPT = 16  # the linear form of one instance that is kept takes one over this of the memory, at most
 HELD = 3  # tensors of the size of the coefficients that are there at once
+KEYS = 48  # positions: sums over more take matrices of so many numbers squared, and gain little
+BLOCK = 4  # numbers whose products with all that follow are made together
 
 
 class Sums(NamedTuple):
@@ -63,6 +66,8 @@ def products(graph: Graph) -> dict[int, tuple[Node, tuple[Node, ...]]]:
     for node in graph.nodes:
         if isinstance(node.op, MatMul) and all(p.perturbed for p in graph.parents(node)):
             at, moves = graph.parents(node)[1], list[Node]()
+            if len(at.shape) - 1 in graph.position_axes[at.index] and at.shape[-1] > KEYS:
+                continue
             while isinstance(at.op, Movement) and len(at.inputs) == 1:
                 moves.append(at)
                 (at,) = graph.parents(at)
@@ -165,6 +170,7 @@ class Meeting:
 
     joint: Joint
     part: Coefficients
+    deadline: Deadline
 
     @property
     def rows(self) -> str:
@@ -186,62 +192,119 @@ class Meeting:
         """What is gained; `shares` are those of the planes that touch at the upper end of x. In `room` for so many
         numbers."""
         part = self.part
-        worth = torch.cat(list(self._windows(shares, room)), dim=-1)
-        worth = torch.nan_to_num(worth, nan=0.0, posinf=0.0).clamp(min=0)
+        worth = self._each(room) if shares is None else self._by_shares(shares, room)
+        worth = torch.nan_to_num(worth.clamp(min=0), nan=0.0, posinf=0.0)
+        lead = 1 + len(self.batch)
+        free = range(lead + 1, lead + 1 + len(self.rows))
+        worth = worth.permute(lead, 0, *free, *range(1, lead), -2, -1)  # [side, instance, *rows, *batch, i, k]
+        worth = (worth * _sides(worth)).contiguous()
         for axis, link in enumerate(part.links):
             if link is not None:
                 worth = worth.unsqueeze(2 + axis)
         found = Coefficients(worth, part.rows, x.shape, part.links)
-        start = found.contract(self.joint.start)
-        slack = self.joint.size * gamma(self.joint.size, 4 * (math.prod(x.shape) + SLACK))
-        signed = replace(found, tensor=worth * _sides(worth))
-        return Gain(signed, start * _sides(start), found.contract(slack))
+        start, size = self.joint.start, self.joint.size.expand_as(self.joint.start)
+        slack = size * gamma(size, 4 * (math.prod(x.shape) + SLACK))
+        met = found.contract(torch.stack([start, slack], dim=1), "X")  # both at once
+        return Gain(found, met[:, :, 0], met[:, :, 1] * _sides(met[:, :, 1]))
 
-    def _windows(self, shares: tuple[Tensor, ...] | None, room: int) -> Iterator[Tensor]:
-        """D for some of the k at a time, `[side, instance, *rows, *batch, i, k]`."""
+    def _each(self, room: int) -> Tensor:
+        """D, `[instance, *batch, side, *rows, i, k]`, for some of its rows at a time."""
         a = self.part.squeezed()
+        lead, (total, n) = 2 + len(self.rows), self.joint.turn.shape[-2:]
+        a = (a * _sides(a)).permute(1, *range(lead, a.dim() - 2), 0, *range(2, lead), -2, -1)
+        rows = a.shape[1 + len(self.batch) : -1]  # behind the axes that operands have too: products take it as it lies
+        table = a.contiguous().flatten(1 + len(self.batch), -2)  # [instance, *batch, rows of all kinds, j]
+        few = by_products(n, total)
+        each = 2 * n + (products_of_two(n) + HELD * 2 * total if few else HELD * total * n)
+        wide = max(table.shape[0], self.joint.turn.shape[0]) * math.prod(table.shape[1:-2])
+        step = max(1, room // (wide * each))
+        axes = self.batch + SIDE + self.j
+        parts = [self._worth(part, axes, slice(None), few=few) for part in torch.split(table, step, dim=-2)]
+        worth = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+        return worth.reshape(*worth.shape[: 1 + len(self.batch)], *rows, total)
+
+    def _by_shares(self, shares: tuple[Tensor, ...], room: int) -> Tensor:
+        """The same where planes are mixed, for some of the k at a time."""
+        a, parts = self.part.squeezed(), list[Tensor]()
         a = a.expand(2, *a.shape[1:])
         total = self.joint.turn.shape[-2]
         step = max(1, min(total, room // (HELD * a.numel() * max(1, self.joint.turn.shape[0] // a.shape[1]))))
+        axes = SIDE + self.rows + self.batch + self.i + OWN[0] + self.j
         for first in range(0, total, step):
             here = slice(first, min(total, first + step))
-            if shares is None:
-                yield self._worth(a, self.batch + self.i + self.j, here)
-            else:
-                own = tuple(self._cut(s, self.batch + self.i + OWN[0] + self.j)[..., here, :] for s in shares)
-                yield self._worth(_kept(a, own), self.batch + self.i + OWN[0] + self.j, here)
+            own = tuple(self._cut(s, self.batch + self.i + OWN[0] + self.j)[..., here, :] for s in shares)
+            kept = _kept(a, own)
+            parts.append(self._worth((kept * _sides(kept)).movedim(1, 0), axes, here))
+        return torch.cat(parts, dim=-1)
 
     def _cut(self, operand: Tensor, axes: str) -> Tensor:
         """An operand within the window of rows."""
         return self.part.windowed(operand, axes, self.batch + self.i + self.j)
 
-    def _worth(self, a: Tensor, axes: str, here: slice) -> Tensor:
+    def _worth(self, a: Tensor, axes: str, here: slice, *, few: bool = False) -> Tensor:
+        """D of coefficients `[instance, *axes]`, those above negated. `few`: squares by products of two."""
         joint, k, l = self.joint, OWN[0], OWN[1]
-        left = SIDE + INSTANCE + self.rows + axes
-        right, out = INSTANCE + self.batch + k + self.j, SIDE + INSTANCE + self.rows + self.batch + self.i + k
+        left, right = INSTANCE + axes, INSTANCE + self.batch + k + self.j
+        out = INSTANCE + self.batch + "".join(x for x in axes if x not in self.batch + k + self.j) + k
+        count = 2 * joint.terms + (2 * products_of_two(a.shape[-1]) if few else 0)
 
         def met(a: Tensor, operand: Tensor) -> Tensor:
-            operand = self._cut(operand, self.batch + k + self.j)[..., here, :]
             value: Tensor = torch.einsum(f"{left},{right}->{out}", a, operand)
             return value
 
-        turned = met(a, joint.turn)
-        worth = turned * _sides(turned) + met(a.abs(), joint.gain)
+        self.deadline.check()
+        size = a.abs()
+        worth = met(a, self._cut(joint.turn, right[1:])[..., here, :])
+        worth = worth + met(size, self._cut(joint.gain, right[1:])[..., here, :])
+        products = _products(a) if few else None
         for gram, sizes in zip(joint.gram, joint.sizes, strict=True):
-            gram = self._cut(gram, self.batch + k + self.j + l)[..., here, :, :]
-            image = torch.einsum(f"{left},{right}{l}->{out}{l}", a, gram)
-            square = (image * (a if k in axes else a.unsqueeze(-2))).sum(dim=-1).clamp(min=0)
+            gram, sizes = self._cut(gram, right[1:] + l)[..., here, :, :], self._cut(sizes, right[1:])[..., here, :]
+            if products is not None:
+                square = met(products, _weights(gram))
+            else:
+                image = torch.einsum(f"{left},{right}{l}->{out}{l}", a, gram)
+                each = torch.einsum(f"{left}->{out.replace(k, k if k in axes else '')}{self.j}", a)
+                square = (image * (each if k in axes else each.unsqueeze(-2))).sum(dim=-1)
+            square = square.clamp(min=0)
             if joint.terms:  # rounding of the matrix and of the square, and what vanished below the normal numbers
-                square = square + gamma(square, 2 * joint.terms) * met(a.abs(), sizes).square()
-                worth = worth - 4 * math.sqrt(joint.terms * tiny(square))
-            worth = worth - root_of(square) * (1 + (gamma(square, SLACK) if joint.terms else 0))
+                rest = met(size, sizes)
+                square = torch.addcmul(square, rest, rest, value=gamma(square, count))
+                lost = 4 * math.sqrt(count * tiny(square)) * (1 + sizes.sum(dim=-1))
+                worth = worth - lost.reshape(*lost.shape[:-1], *(1,) * (worth.dim() - lost.dim()), lost.shape[-1])
+            worth = torch.sub(worth, root_of(square), alpha=1 + (gamma(square, SLACK) if joint.terms else 0))
         return worth
 
 
+def products_of_two(n: int) -> int:
+    """How many products of two of n numbers are looked at."""
+    return sum(min(BLOCK, n - first) * (n - first) for first in range(0, n, BLOCK))
+
+
+def by_products(n: int, total: int) -> bool:
+    """Whether squares of rows of n numbers by so many matrices are found by the products of two of them."""
+    return products_of_two(n) < total * n
+
+
+def _products(a: Tensor) -> Tensor:
+    """Products of two numbers along the last axis: of those in one block all, of others each pair once."""
+    n = a.shape[-1]
+    blocks = [a[..., first : first + BLOCK, None] * a[..., None, first:] for first in range(0, n, BLOCK)]
+    return torch.cat([block.flatten(-2) for block in blocks], dim=-1)
+
+
+def _weights(gram: Tensor) -> Tensor:
+    """What products of two are multiplied by in `b G b'`."""
+    n, parts = gram.shape[-1], list[Tensor]()
+    for first in range(0, n, BLOCK):
+        here, behind = slice(first, first + BLOCK), slice(first + BLOCK, n)
+        twice = gram[..., here, behind] + gram[..., behind, here].mT
+        parts.append(torch.cat([gram[..., here, here], twice], dim=-1).flatten(-2))
+    return torch.cat(parts, dim=-1)
+
+
 def _sides(like: Tensor) -> Tensor:
-    """1 on the lower side, -1 on the upper one."""
-    sides = 1 - 2 * torch.arange(2, dtype=like.dtype, device=like.device)  # made there: a copy could not be recorded
-    return sides.reshape(2, *(1,) * (like.dim() - 1))
+    """1 on the lower side, -1 on the upper one; nothing is copied to a GPU for it, which could not be recorded."""
+    return torch.arange(1, -2, -2, dtype=like.dtype, device=like.device).reshape(2, *(1,) * (like.dim() - 1))
 
 
 def _kept(a: Tensor, shares: tuple[Tensor, ...]) -> Tensor:

@@ -131,10 +131,13 @@ class Part(Engine):
                 self.substitution(before)
         return self._concretize(*self.sweep(node, Coefficients.matrix(rows, node.shape), shift=True), node)
 
-    def sweep(self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False) -> tuple[Tensor, Tensor]:
+    def sweep(
+        self, start: Node, rows: Coefficients, *, shift: bool, tangent: bool = False, apart: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """As any sweep, with what is assumed beside it where it is of one row for each part, as all those asked for."""
         self.deadline.check()
-        bounding = Bounding(self, start, rows, shift=shift, ready=self.tangent if tangent else self.substitution)
+        ready = self.tangent if tangent else self.substitution
+        bounding = Bounding(self, start, rows, shift=shift, ready=ready, apart=apart)
         own = (i for i in self.assumed if i < start.index and rows.rows == (1,) and rows.links == (None,))
         sweep(self.graph, start, rows, bounding, {i: self._beside(i, bounding) for i in own})
         self.peak = bounding.peak

@@ -22,6 +22,7 @@ from .ops.base import Box
 from .ops.linear import Add, Scale, Shift
 from .ops.movement import Movement
 from .ops.rounded import Rounded
+from .scores import of_two_positions
 
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
 LIMITS: Mapping[str, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
@@ -220,6 +221,11 @@ class Scheme:
             return None
         scores = differences_of(self.graph, node)
         return scores if scores is not None and scores.shape[-1] > 1 else None
+
+    @cached_property
+    def apart(self) -> frozenset[int]:
+        """Nodes whose rows belong to two positions each, and are followed to either on its own."""
+        return frozenset(n.index for n in self.graph.nodes if of_two_positions(self.graph, n)) - self.anchors
 
     @cached_property
     def attention(self) -> int:

@@ -79,7 +79,7 @@ class Instance:
 
     def answer(self, options: Options, *, attack: bool = True, seed: int = 0) -> FileAnswer:
         """The answer: the attack first, then one pass of bounds, then, where there is a timeout, what takes longer."""
-        began, clock = time.perf_counter(), Deadline.after(options.timeout)
+        began, clock = time.perf_counter(), Deadline.before(options.timeout)
         search = Search(self, Certifier(as_model(self.network, self.file.path.name), options), clock, seed)
         for k, stage in enumerate(stages(options, len(self.groups))):
             search.run(stage, attack=attack and k == 0)

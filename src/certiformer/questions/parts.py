@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,13 @@ ROUNDS = (10, 100)  # steps of it, at most, each from the beginning
 FEW = 5  # steps that are not worth beginning
 KEPT = 3.0  # bytes that a gradient keeps for each that an evaluation moves
 STEP = 1.2  # how much longer a step, a draft with its gradient, takes than an evaluation
+
+
+def pays(problem: Problem) -> bool:
+    """Whether to cut sets across entries rather than into pieces: where all of several positions move in the maximum
+    norm, a piece would be cut along one of very many numbers."""
+    n = problem.centre.shape[2]
+    return n > 1 and math.isinf(problem.p) and all(len(positions) == n for positions in problem.positions)
 
 
 @dataclass(frozen=True)
@@ -60,4 +68,4 @@ class Parting:
         return int(seconds / (STEP * self.seconds)) if KEPT * work.bytes <= self.problem.memory else 0
 
 
-__all__ = ["Parting", "cuttable"]
+__all__ = ["Parting", "cuttable", "pays"]

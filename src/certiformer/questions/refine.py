@@ -96,7 +96,8 @@ class Refining:
 
     def _by_entries(self, margins: Margins, took: float) -> Generator[Margins, None, Margins]:
         """By parts, across entries of nodes."""
-        chosen = [i for i, least in enumerate(margins.least.tolist()) if not least > 0]
+        flipped = [False] * len(margins.reasons) if self.refuted is None else self.refuted()
+        chosen = [i for i, least in enumerate(margins.least.tolist()) if not least > 0 and not flipped[i]]
         for found in Parting(self.ways[-1], self.eps, self.options, took).margins(margins, chosen):
             margins = margins.better(found)
             yield margins

@@ -28,7 +28,8 @@ from ..results import Counterexample as Counterexample
 from ..results import Status
 from .certificates import check_file, checkable, of_combinations, subject, vertices, with_file
 from .inputs import Inputs, Prepared, checked_in, embed_ids, margins, prepare_exactly, prepare_for, problem_of
-from .ladder import climbs, first_rung, second_rung
+from .ladder import climbs, first, first_rung, second_rung
+from .parts import pays
 from .positions import position_sets
 from .refine import margins_within, radii_of
 from .substitutes import Candidates, Combination, candidates
@@ -64,15 +65,16 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         problem = problem_of([(prepared, s) for s in sets], options, p=question.p, joint=question.joint)
         return problem if question.certificate is None else checkable(problem)
 
-    problem = made(first_rung(options))
+    across = options.timed and question.certificate is None and pays(made(first_rung(options)))  # no certificate then
+    problem = first(made, options) if across else made(first_rung(options))
     file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
     radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
-
     ways: list[Problem] = []
     attacked = cache(partial(_attacked, exact, sets, question, checked_in(exact, options)))
     refuted = (lambda: [example is not None for example in attacked()]) if question.attack else None
     climb = partial(made, second_rung(options)) if climbs(options) else None
-    within = margins_within(problem, radii, options, until_proved=True, refuted=refuted, climb=climb, ways=ways)
+    refined = partial(margins_within, refuted=refuted, climb=climb, ways=ways, by_entries=across)
+    within = refined(problem, radii, options, until_proved=True)
     proved = [m if math.isfinite(m) else -math.inf for m in within.least.tolist()]
     statuses: list[Status] = ["certified" if m > 0 else "unknown" for m in proved]
     reason = next((r for r in within.reasons if r), None)
@@ -219,8 +221,8 @@ def _try_some(prepared: Prepared, substitutes: Candidates) -> str | None:
         every = list(substitutes.ids)
         some = every if substitutes.most is None else draw.sample(every, min(substitutes.most, len(every)))
         rows.append(_replaced(prepared.ids, {i: draw.choice([prepared.ids[i], *substitutes.ids[i]]) for i in some}))
-    for first in range(0, len(rows), BATCH):
-        table = torch.tensor(rows[first : first + BATCH], device=prepared.embeddings.device)
+    for start in range(0, len(rows), BATCH):
+        table = torch.tensor(rows[start : start + BATCH], device=prepared.embeddings.device)
         embeddings = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)
         with torch.no_grad():
             logits = logits_of(prepared.model.module, embeddings)

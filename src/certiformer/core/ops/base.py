@@ -293,6 +293,8 @@ def ulp(x: Tensor) -> float:
 
 def root_of(x: Tensor) -> Tensor:
     """`sqrt(x)`, with the gradient 0 where x is 0: its own is infinite there, and times 0 no number."""
+    if not torch.is_grad_enabled():
+        return x.sqrt()
     return torch.where(x != 0, torch.where(x != 0, x, 1).sqrt(), 0)
 
 

@@ -13,6 +13,7 @@ from ..ops.base import Shape
 
 Window = tuple[tuple[int, int], ...]  # start and length on every axis
 GIB = 1 << 30
+CACHED = 1 << 26  # bytes of a CPU's sweep beyond which its tensors only go to memory and back
 TEMPORARIES = 4  # bytes at the widest point of a sweep for each byte of the coefficients it holds
 
 
@@ -44,17 +45,22 @@ def default_budget(device: torch.device) -> int:
     return half if device.type == "cuda" else min(half, 4 * GIB)
 
 
+def room_of(memory: int, like: Tensor) -> int:
+    """How many numbers a sweep may hold, temporaries too: on a CPU not more than are fast, however much is there."""
+    return (memory if like.is_cuda else min(memory, CACHED)) // like.element_size()
+
+
 @dataclass(eq=False)
 class Footprints:
     """What slices of nodes took in earlier sweeps, so that the first window of the next is no guess."""
 
-    known: dict[tuple[int, bool], int] = field(default_factory=dict)
+    known: dict[tuple[int, bool, int], int] = field(default_factory=dict)
 
-    def per_slice(self, key: tuple[int, bool]) -> int:
-        """Entries per slice and instance of a node, with or without rounding; 0 while nothing is known."""
+    def per_slice(self, key: tuple[int, bool, int]) -> int:
+        """Entries per slice and instance of rows on a node, with or without rounding; 0 while nothing is known."""
         return self.known.get(key, 0)
 
-    def note(self, key: tuple[int, bool], entries: int) -> None:
+    def note(self, key: tuple[int, bool, int], entries: int) -> None:
         self.known[key] = entries
 
 

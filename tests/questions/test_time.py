@@ -32,7 +32,7 @@ def test_a_radius_grows_with_the_time_and_is_proved_whenever_it_ends(monkeypatch
     clock = Clock(monkeypatch)
     before = (0.0,) * len(whole)
     reached = []
-    for seconds in (1, 20, 60, 150, 400, 10**6):
+    for seconds in (1, 100, 1000, 2000, 4000, 10**7):
         found = cf.radius(model, IDS, method="backward-forward", splits=0, timeout=seconds).radii
         held = cf.bounds(model, IDS, eps=found, positions=[[i] for i in (1, 2, 3)], method="backward-forward")
         assert all(r == 0 or ok for r, ok in zip(found, held.certified, strict=True))
@@ -53,7 +53,7 @@ def test_pieces_go_on_until_the_time_is_out_and_every_radius_on_the_way_is_prove
     attacked = cf.attack(model, IDS, positions=[[1]]).radii[0]
     Clock(monkeypatch)
     before, reached = 0.0, []
-    for seconds in (1, 100, 300, 700):
+    for seconds in (1, 3000, 8000, 20000):
         (found,) = cf.radius(model, IDS, positions=[[1]], timeout=seconds).radii
         assert before <= found <= attacked
         before = found
@@ -65,10 +65,10 @@ def test_pieces_go_on_until_the_time_is_out_and_every_radius_on_the_way_is_prove
 def test_a_budget_of_seconds_begins_with_what_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(layers=2, scale=0.3, seed=3)
     Clock(monkeypatch)
-    cheap = cf.radius(model, IDS, positions=[[1]], budget="40s")
+    cheap = cf.radius(model, IDS, positions=[[1]], budget="400s")
     assert cheap.method == "backward-forward"
     assert cheap.radii[0] > 0
-    tight = cf.radius(model, IDS, positions=[[1]], budget="100000s", splits=2)
+    tight = cf.radius(model, IDS, positions=[[1]], budget="1000000s", splits=2)
     assert tight.method == "backward"
     assert tight.radii[0] > cheap.radii[0]
 

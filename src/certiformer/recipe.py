@@ -88,7 +88,9 @@ class Recipe:
     training to three quarters, and is halved when the accuracy on dev stays too far below what it was without. `bound`
     weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of
     the worst substitutes, all words at once, is trained; they go from the word itself to themselves in the first part
-    of the training, and the last weights are kept.
+    of the training, and the last weights are kept. `synonyms_shown` is the share of words in whose place a
+    substitute is shown, and `synonyms_tied` lets words and substitutes share one embedding where a linear model gives
+    them nearly the same value (`training.tying`).
     """
 
     epochs: int = option(0, "Passes over the training part; 0: enough for 1,000 steps, 2,000 with --certify.")
@@ -114,7 +116,11 @@ class Recipe:
     bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
     synonyms: str | None = option(None, "JSON file, word -> substitutes: trains the answer to stay when they are used.")
     synonyms_weight: float = option(
-        0.8, "Weight of the loss under substitutes; the rest is that of the texts as they are."
+        0.8, "Weight of the loss under the worst substitutes; the rest is that of the texts as they are."
+    )
+    synonyms_shown: float = option(0.0, "Share of words that are shown as one of their substitutes, drawn at random.")
+    synonyms_tied: float = option(
+        0.0, "Words that say the same, up to this, are one to the model along the lists; 0.1 to 0.3 is usual."
     )
     allowed_loss: float = option(0.02, "Accuracy on dev that the penalty may cost before it is halved.")
     start: str | None = option(None, "Folder of a trained model of the same shape to go on from.")
@@ -126,9 +132,16 @@ class Recipe:
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a positive number")
-        if not 0 < self.synonyms_weight <= 1:
-            raise InputError(f"synonyms_weight={self.synonyms_weight!r}: expected a number above 0, at most 1")
-        for name in ("warmup", "word_dropout", "label_smoothing", "averaging", "allowed_loss"):
+        if not 0 <= self.synonyms_weight <= 1:
+            raise InputError(f"synonyms_weight={self.synonyms_weight!r}: expected a number from 0 to 1")
+        others = self.synonyms_shown, self.synonyms_tied
+        if self.synonyms is None and any(others):
+            raise InputError(f"synonyms_shown, synonyms_tied={others}: expected a file of synonyms with them")
+        if self.synonyms is not None and not (self.synonyms_weight or any(others)):
+            raise InputError(
+                "synonyms_weight=0: nothing is trained for synonyms without synonyms_shown or synonyms_tied"
+            )
+        for name in ("warmup", "word_dropout", "label_smoothing", "averaging", "allowed_loss", "synonyms_shown"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")
         for name in (
@@ -139,6 +152,7 @@ class Recipe:
             "certify",
             "bound",
             "bound_radius",
+            "synonyms_tied",
         ):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")

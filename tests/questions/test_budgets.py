@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import certiformer as cf
 from calling import run, tiny_folder
@@ -182,6 +183,9 @@ def test_what_is_finished_is_kept(folder, file, tmp_path, monkeypatch):
 def test_on_the_command_line(folder, file, tmp_path, capsys):
     code, out, err = run(capsys, "synonyms", file, "--model", folder, "--budgets", "1,2", "--out", tmp_path / "o")
     assert code == 0, err
+    few, first, err = run(capsys, "synonyms", file, "--model", folder, "--texts", "2")
+    assert few == 0, err
+    assert "2 texts;" in first
     assert "at most 2" in out
     assert "unknown words" in out
     bad = tmp_path / "bad.json"
@@ -250,6 +254,34 @@ def test_a_text_is_proved_as_it_is_too(monkeypatch):
     assert found.certified == (False,)
     assert ("a gonna film", 0.0) in asked
     assert ("a great film", 0.0) in asked
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_substitutes_with_the_embedding_of_the_word_are_not_bounded(tmp_path, monkeypatch, tied):
+    path = tiny_folder(tmp_path / "m", WORDS)
+    rows = load_file(path / "model.safetensors")
+    table, number = rows["bert.embeddings.word_embeddings.weight"], cf.load(path).vocabulary.index
+    if tied:
+        table[number("fine")] = table[number("good")]
+        table[number("movie")] = table[number("film")]
+        save_file(rows, path / "model.safetensors")
+    certifier, asked = cf.Certifier(path), []
+    real = budgets.certify
+
+    def recorded(workspace, text, question, options):
+        asked.append(question.substitutions)
+        return real(workspace, text, question, options)
+
+    monkeypatch.setattr(budgets, "certify", recorded)
+    words, others = ["the", "good", "film"], [(), ("fine", "bad"), ("movie",)]
+    label = certifier.model.predict("the good film").label
+    found = replaced(certifier.workspace, words, others, label, [1, 2], certifier.options)
+    texts = [" ".join(row) for row in itertools.product(["the"], ["good", "fine", "bad"], ["film", "movie"])]
+    assert found.certified[1] == all(certifier.model.predict(text).label == label for text in texts)
+    assert found.substitutes == 3
+    assert found.certified[1]
+    kept = [{i: list(w) for i, w in substitutions.items()} for substitutions in asked]
+    assert kept == ([{2: ["bad"]}] if tied else [{2: ["fine", "bad"], 3: ["movie"]}])
 
 
 @pytest.mark.parametrize("reader", [read_texts, lambda path: read_synonyms(str(path))])

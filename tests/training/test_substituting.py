@@ -123,8 +123,8 @@ def test_wrong_files_and_weights_are_one_line(tmp_path, capsys):
     (tmp_path / "wrong.json").write_text('{"a": "b"}')
     with pytest.raises(InputError, match="lists of words"):
         read_synonyms(str(tmp_path / "wrong.json"))
-    with pytest.raises(InputError, match="synonyms_weight=0"):
-        Recipe(synonyms_weight=0.0)
+    with pytest.raises(InputError, match="synonyms_weight=2"):
+        Recipe(synonyms_weight=2.0)
     (tmp_path / "train.tsv").write_text("label\ttext\n1\tgood film\n0\tbad film\n")
     (tmp_path / "dev.tsv").write_text("label\ttext\n1\tgood film\n0\tbad film\n")
     given = ["--data", tmp_path, "--out", tmp_path / "m", "--hidden", "8", "--heads", "2"]

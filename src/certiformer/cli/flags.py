@@ -63,7 +63,7 @@ def command(
                     flags.setdefault(f.name, flag)
 
         def called(context: typer.Context, **given: Any) -> None:
-            texts = given.pop("texts", None) or ()
+            texts = (given.pop("texts", None) or ()) if argument == "texts" else ()
             values = {name: _value(value) for name, value in given.items() if value is not None}
             said = frozenset(name for name in flags if _said(context, name))
             with logged(bool(values.get("verbose"))):

@@ -70,6 +70,8 @@ def replaced(
         reason = f"not one token to the model: {found.skipped[0]}"
     elif missing is None:
         left = [b for b in budgets if b < flipped]
+        listed = dict(_moving(prepared, found, listed))
+        found = substitutes_of(prepared, listed, None)
         certified, changed, reason = _proved(workspace, prepared, found, listed, left, options)
         flipped = min(flipped, changed)
     refuted = tuple(budget >= flipped for budget in budgets)
@@ -131,7 +133,7 @@ def _proved(
             asked = {"substitutions": listed, "replaced": budget}
         question = CertifyQuestion(**asked, label=prepared.label, attack=False)
         assert prepared.text is not None
-        result = certify(workspace, prepared.text, question, options)
+        result = certify(workspace, prepared.text, question, options if budget else replace(options, method="ibp"))
         if result.status == "certified":
             return (math.inf if budget == len(found.ids) else budget), changed, reason
         if result.status == "refuted":
@@ -139,6 +141,31 @@ def _proved(
         else:
             reason = result.reason
     return -1, changed, reason
+
+
+def _moving(prepared: Prepared, found: Candidates, listed: Mapping[int, Sequence[str]]) -> Mapping[int, Sequence[str]]:
+    """Without substitutes that have the embedding of the word itself: whatever else is replaced, they change nothing.
+
+    All of them where it is not known that combinations are read word by word, or where the model's own pass on ids
+    tells those apart that have one embedding.
+    """
+    assert prepared.ids is not None
+    own = prepared.ids
+    pairs = [(i, t) for i, tokens in found.ids.items() for t in tokens]
+    if not pairs or found.read_apart() is not None:
+        return listed
+    table = torch.tensor([[*own[:i], t, *own[i + 1 :]] for i, t in pairs], device=prepared.embeddings.device)
+    embeddings = embed_ids(prepared.model, table, dtype=prepared.embeddings.dtype)
+    still = (embeddings == prepared.embeddings).flatten(1).all(dim=1)  # [pairs]
+    if not bool(still.any()):
+        return listed
+    with torch.no_grad():
+        logits = logits_of(prepared.model.module, embeddings[still])
+    if not found.faithful(table[still], embeddings[still], logits):
+        return listed
+    same = {pair for pair, is_same in zip(pairs, still.tolist(), strict=True) if is_same}
+    kept = {i: tuple(w for w, t in c[1:] if t != own[i] and (i, t) not in same) for i, c in found.choices.items()}
+    return {i: words for i, words in kept.items() if words}
 
 
 def _by_position(

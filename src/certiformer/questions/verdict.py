@@ -37,6 +37,7 @@ from .workspace import Workspace
 
 MOST_COMBINATIONS = 20_000
 MOST_AFTER = 2_000  # the same, where bounds were tried before
+FEW = 256  # combinations that cost no more than bounds: these are not tried before
 MOST_SWEPT = 32  # of those, how many are bounded with sweeps where intervals are too wide to tell
 BATCH = 256
 COMPARED = 64  # combinations of too many that are compared with the model's own forward pass
@@ -139,7 +140,8 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     status: Status
     example: Counterexample | None = None
     how: Method | Literal["enumeration"] = "enumeration"
-    hull = _over_hull(prepared, substitutes, options) if question.replaced is not None or not few else None
+    bounded = not few or (question.replaced is not None and substitutes.count > FEW)
+    hull = _over_hull(prepared, substitutes, options) if bounded else None
     if few and (hull is None or (hull.reason != CONTRADICTION and not hull.proves)):
         margin, example, reason = _enumerate(prepared, substitutes, options, question.progress)
         status = "refuted" if example is not None else "certified" if margin > 0 and reason is None else "unknown"

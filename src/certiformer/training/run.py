@@ -22,7 +22,7 @@ from .bound import CertifiedMargin, of_short_texts
 from .movement import movement
 from .rising import Rising
 from .start import load_weights, weights_of
-from .substituting import Substituting, reach
+from .substituting import Substituting, reach, with_some_replaced
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ class Run:
         labels = parts["dev"].labels
         self.chance = int(labels.bincount().max()) / len(labels)
         self.margin = CertifiedMargin(self.classifier, norm=recipe.certify_norm) if recipe.bound else None
-        self.substituting = None if table is None else Substituting(self.embed, self.classifier, table.to(device))
+        self.table = None if table is None else table.to(device)
+        self.substituting = None
+        if self.table is not None and recipe.synonyms_weight:
+            self.substituting = Substituting(self.embed, self.classifier, self.table)
         self.average = Average(self.parameters, recipe.averaging)
         self.best = self._weights()
         self.safe = self.best if recipe.certify or recipe.bound else {}  # the last that cost no more than is allowed
@@ -197,6 +200,8 @@ class Run:
 
     def _loss(self, batch: Batch, step: int) -> Tensor:
         recipe, ids = self.recipe, batch.ids
+        if self.table is not None and recipe.synonyms_shown:
+            ids = with_some_replaced(ids, batch.words, self.table, recipe.synonyms_shown)
         if recipe.word_dropout:
             hidden = (torch.rand(ids.shape, device=ids.device) < recipe.word_dropout) & batch.words
             ids = ids.masked_fill(hidden, UNKNOWN)

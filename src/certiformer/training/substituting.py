@@ -45,6 +45,13 @@ def choices(vocabulary: Sequence[str], synonyms: Mapping[str, Sequence[str]]) ->
     return torch.tensor([row + row[:1] * (most - len(row)) for row in lists])
 
 
+def with_some_replaced(ids: Tensor, words: Tensor, table: Tensor, share: float) -> Tensor:
+    """Ids `[batch, n]` with a share of the words as one of the columns of their row of the table, at random."""
+    drawn = torch.randint(table.shape[1], ids.shape, device=ids.device)
+    others = table[ids].gather(-1, drawn[..., None])[..., 0]
+    return torch.where(words & (torch.rand(ids.shape, device=ids.device) < share), others, ids)
+
+
 def reach(share: float) -> float:
     """How far towards its substitutes a word may go when a share of the steps is done."""
     return min(1.0, max(0.0, (share - BEGIN) / (FULL - BEGIN)))

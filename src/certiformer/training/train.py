@@ -19,11 +19,12 @@ from ..models.model import Model
 from ..models.network import Classifier, Embeddings, build
 from ..recipe import Config, Recipe, with_epochs
 from . import checkpoint
-from .batches import accuracy, encode
+from .batches import Encoded, accuracy, encode
 from .card import facts_of, model_card
 from .run import Progress, Run, own_randomness
 from .start import begin, fingerprint, load_weights, may_begin, not_collapsed
 from .substituting import choices, read_synonyms
+from .tying import tied
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,9 @@ def train(
     words, start = begin(recipe, config, data, vocabulary)
     table = None if recipe.synonyms is None else choices(words, read_synonyms(recipe.synonyms))
     config = replace(config, vocab_size=len(words), num_labels=len(data.labels), labels=data.labels)
-    parts = {
-        part: encode(examples, words, max_length=config.max_position_embeddings, device=where)
-        for part, examples in (("train", data.train), ("dev", data.dev), ("test", data.test))
-        if examples
-    }
+    parts = _encoded(data, words, config, where)
+    groups = tied(parts["train"], len(data.labels), table, recipe)
+    parts, table = groups.read(parts, table)
     folder.mkdir(parents=True, exist_ok=True)
     with own_randomness(where):
         torch.manual_seed(recipe.seed)
@@ -78,6 +77,7 @@ def train(
         settings = fingerprint(asdict(config), recipe, words, parts, known)
         run = Run((embed, classifier), recipe, parts, folder, progress, settings, table)
         state = run.finish()
+        groups.write(embed)
     not_collapsed(recipe, state, data.dev)
     if stored_as == "float16":
         embed.half().float(), classifier.half().float()
@@ -99,6 +99,12 @@ def train(
     )
     (folder / checkpoint.FILE).unlink(missing_ok=True)
     return Trained(folder, config, dev, test, state.seconds, state.history, run.rising.halved)
+
+
+def _encoded(data: Dataset, words: Sequence[str], config: Config, device: torch.device) -> dict[str, Encoded]:
+    parts = {"train": data.train, "dev": data.dev, "test": data.test}
+    length = config.max_position_embeddings
+    return {name: encode(part, words, max_length=length, device=device) for name, part in parts.items() if part}
 
 
 def _size(module: nn.Module) -> int:

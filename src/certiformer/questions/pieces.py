@@ -20,7 +20,10 @@ BEYOND, NEAREST, FARTHEST = 1.5, 0.03, 0.2  # where balls are cut, past what was
 FEW = 4  # pieces before planes are optimised, too
 SAFE = 5e-4  # what is taken off the radius of a draft before it is proved
 TUNING = 0.4  # of the time that is left that optimising planes may take, at most
-PATIENCE = 2  # doublings that gain less than the tolerance after which an instance is left alone
+PATIENCE, LONG = (
+    2,
+    4,
+)  # doublings that gain less than the tolerance after which an instance is left alone; in a given time
 
 
 @dataclass
@@ -30,11 +33,12 @@ class Front:
     near: float
     gain: float = FARTHEST
     idle: int = 0
+    patience: int = PATIENCE
 
     @property
     def goal(self) -> float:
         """Where pieces are cut: a little beyond what is reached, more where the last ones gained much; 0: nowhere."""
-        if self.idle >= PATIENCE:
+        if self.idle >= self.patience:
             return 0.0
         return self.near * (1 + min(max(BEYOND * self.gain, NEAREST), FARTHEST))
 
@@ -53,8 +57,8 @@ def divided(problem: Problem, nominal: list[float], radii: list[float], splits: 
     if not cuttable(problem):
         return radii
     branching, count, place, began = Branching(problem), 1, len(stage.ways), time.monotonic()
-    fronts = [Front(r) for r in radii]
     limited = problem.deadline.limited
+    fronts = [Front(r, patience=LONG if limited else PATIENCE) for r in radii]
     with suppress(OutOfTime):
         while count < splits:
             count = min(2 * count, splits)

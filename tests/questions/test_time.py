@@ -53,7 +53,7 @@ def test_pieces_go_on_until_the_time_is_out_and_every_radius_on_the_way_is_prove
     attacked = cf.attack(model, IDS, positions=[[1]]).radii[0]
     Clock(monkeypatch)
     before, reached = 0.0, []
-    for seconds in (1, 3000, 8000, 20000):
+    for seconds in (1, 3000, 8000):
         (found,) = cf.radius(model, IDS, positions=[[1]], timeout=seconds).radii
         assert before <= found <= attacked
         before = found

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -341,8 +341,17 @@ class Problem:
             def least(lower: Tensor) -> Tensor:
                 return lower.amin(dim=1) if self.goal is None else self.goal.least(lower - self.goal.limits.to(lower))
 
-            limits: dict[str, Any] = {"steps": steps, "rate": rate, "until": until, "until_proved": until_proved}
-            parts.append(tune(build, rough.rows(some), least, start=start, **limits))
+            found = tune(
+                build,
+                rough.rows(some),
+                least,
+                steps=steps,
+                start=start,
+                rate=rate,
+                until=until,
+                until_proved=until_proved,
+            )
+            parts.append(found)
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
         return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
 

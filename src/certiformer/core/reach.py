@@ -55,16 +55,11 @@ def by_sweeps(engine: Engine, node: Node, box: Box, axis: int = -1, *, own: bool
     if needed > engine.memory or too_many(box.lower, count + SLACK):
         return Reach(*(torch.full_like(box.lower.select(1 + axis, 0), math.inf),) * 2)
     middle = box.centre.movedim(1 + axis, -1)
-    distance, radial, centre = (
-        box.lower.new_empty(instances, *lead),
-        box.lower.new_empty(instances, *lead),
-        middle.clone(),
-    )
+    distance = box.lower.new_full((instances, *lead), math.inf)
+    radial, centre = distance.clone(), middle.clone()
     for places in _blocks(tuple(lead), engine.memory // needed):
-        window, here = (
-            (*places[:axis], (0, width), *places[axis:]),
-            (slice(None), *(slice(a, a + b) for a, b in places)),
-        )
+        window = (*places[:axis], (0, width), *places[axis:])
+        here = (slice(None), *(slice(start, start + length) for start, length in places))
         found = _vectors(engine, node, window, axis, None if own else middle[here])
         distance[here], radial[here], centre[here] = found
     reach = rounded(Reach(distance, radial), count)

@@ -20,10 +20,8 @@ BEYOND, NEAREST, FARTHEST = 1.5, 0.03, 0.2  # where balls are cut, past what was
 FEW = 4  # pieces before planes are optimised, too
 SAFE = 5e-4  # what is taken off the radius of a draft before it is proved
 TUNING = 0.4  # of the time that is left that optimising planes may take, at most
-PATIENCE, LONG = (
-    2,
-    4,
-)  # doublings that gain less than the tolerance after which an instance is left alone; in a given time
+PATIENCE = 2  # doublings that gain less than the tolerance after which an instance is left alone
+LONG = 4  # the same in a given time
 
 
 @dataclass

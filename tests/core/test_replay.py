@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from certiformer.core.branch import Branching
+from certiformer.core.deadline import NEVER
 from certiformer.core.ops.base import Box
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
 from certiformer.core.speed import replay
-from certiformer.core.speed.replay import KEPT, Evaluation, Recording, Replays, Store
+from certiformer.core.speed.replay import KEPT, Asked, Evaluation, Recording, Replays, Store
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
@@ -47,9 +49,9 @@ def test_one_key_means_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     them."""
     shapes: dict[Any, set[Any]] = {}
 
-    def kept(self: Replays, key: Any, evaluate: Any, ball: Ball, rows: torch.Tensor) -> Evaluation:
-        shapes.setdefault(key, set()).add((ball.hot.shape, ball.eps.shape, ball.centre.shape, rows.shape))
-        result: Evaluation = evaluate(ball, rows)
+    def kept(self: Replays, key: Any, evaluate: Any, asked: Asked) -> Evaluation:
+        shapes.setdefault(key, set()).add(tuple(x.shape for x in asked.tensors))
+        result: Evaluation = evaluate(asked)
         return result
 
     asked = problem()
@@ -65,9 +67,9 @@ def test_one_key_means_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_recording_is_not_replayed_on_other_shapes() -> None:
     one, two = (Ball.of(torch.zeros(1, 1, 4, 3), [at], torch.ones(1), 2.0) for at in ((0,), (0, 1)))
-    recording = Recording(two, torch.zeros(1, 1), SimpleNamespace(replay=lambda: None), None)  # type: ignore[arg-type]
+    recording = Recording(Asked(two, torch.zeros(1, 1), {}), SimpleNamespace(replay=lambda: None), None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="recorded with"):
-        recording(one, torch.zeros(1, 1))
+        recording(Asked(one, torch.zeros(1, 1), {}))
 
 
 class Counted:
@@ -82,19 +84,19 @@ class Counted:
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         monkeypatch.setattr(Recording, "of", self.record)
 
-    def record(self, evaluate: Any, ball: Ball, rows: torch.Tensor, pool: Any) -> Any:
+    def record(self, evaluate: Any, asked: Asked, pool: Any) -> Any:
         if self.breaks:
             raise RuntimeError("operation not permitted when stream is capturing")
         self.recordings += 1
-        return lambda ball, rows: evaluate(ball, rows)._replace(whys=["replayed"])
+        return lambda asked: evaluate(asked)._replace(whys=["replayed"])
 
-    def evaluate(self, ball: Ball, rows: torch.Tensor) -> Evaluation:
+    def evaluate(self, asked: Asked) -> Evaluation:
         self.ran += 1
-        return Evaluation(Box(rows, rows), torch.ones(1, 1, dtype=torch.bool), ["plain"], self.took)
+        return Evaluation(Box(asked.rows, asked.rows), torch.ones(1, 1, dtype=torch.bool), ["plain"], self.took)
 
     def ask(self, replays: Replays, key: Any, took: int = 0) -> str:
         self.took = took
-        return replays(key, self.evaluate, self.ball, torch.zeros(1, 1)).whys[0]
+        return replays(key, self.evaluate, Asked(self.ball, torch.zeros(1, 1), {})).whys[0]
 
 
 def test_an_evaluation_is_recorded_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +108,7 @@ def test_an_evaluation_is_recorded_the_second_time(monkeypatch: pytest.MonkeyPat
 
 def test_what_keeps_the_gpu_busy_by_itself_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, replays = Counted(monkeypatch), Replays(Store())
-    assert [counted.ask(replays, "a", took=101) for _ in range(3)] == ["plain"] * 3
+    assert [counted.ask(replays, "a", took=161) for _ in range(3)] == ["plain"] * 3
     assert (counted.recordings, replays.refused) == (0, {"a"})
 
 
@@ -133,12 +135,12 @@ def test_the_oldest_recordings_of_an_owner_are_let_go_whatever_they_are_of(monke
 
 def test_small_batches_get_their_own_recording_when_they_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, replays = Counted(monkeypatch), Replays(Store())
-    assert replays.fitting(["1", "2", "4"]) == 2  # nothing is recorded: the largest, which serves all
+    assert replays.fitting(["1", "2", "4"], 2) == 2  # nothing is recorded: the largest, which serves all
     assert [counted.ask(replays, "4") for _ in range(2)] == ["plain", "replayed"]
-    assert [replays.fitting(["1", "2", "4"]) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN
-    assert replays.fitting(["1", "2", "4"]) == 0
+    assert [replays.fitting(["1", "2", "4"], 2) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN
+    assert replays.fitting(["1", "2", "4"], 2) == 0
     assert counted.ask(replays, "1") == "replayed"
-    assert [replays.fitting(["1", "2", "4"]), replays.fitting(["2", "4"]), replays.fitting(["4"])] == [0, 1, 0]
+    assert [replays.fitting(["1", "2", "4"], 2), replays.fitting(["2", "4"], 1), replays.fitting(["4"], 0)] == [0, 1, 0]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -188,9 +190,46 @@ def test_large_evaluations_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> 
     assert not asked.compiled.replays.recorded
 
 
+def pieces(device: str) -> Problem:
+    """Seven pieces with planes of their own, cut across one normal or two."""
+    whole = problem(device=device)
+    branching, radii = Branching(whole), [0.05, 0.05, 0.05]
+    branching.grow(radii, 3)
+    branching.leaves = branching.leaves[:7]
+    branching.tune(radii, NEVER)
+    return branching.split().pieces
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("count", [7, 5, 3, 1])
+def test_pieces_are_replayed_with_planes_of_their_own(count: int) -> None:
+    asked, chosen = pieces("cuda"), list(range(count))
+    plain, reasons = asked.over(asked.ball(torch.full((count,), 0.05).cuda(), chosen), chosen)
+    for _ in range(4):
+        found = asked.margins(torch.full((count,), 0.05).cuda(), chosen)
+        torch.testing.assert_close(found.lower, plain.lower, rtol=1e-9, atol=1e-9)
+        assert list(found.reasons) == reasons
+    assert asked.compiled.replays.recorded
+    assert not asked.compiled.replays.refused
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_gradients_are_replayed() -> None:
+    asked = pieces("cuda").draft()
+    assert asked is not None
+    start, step = asked._climbing(torch.full((3,), 0.05).cuda(), [0, 1, 2], 32)
+    plain = step(start.parameters)
+    for _ in range(3):
+        replayed = step(start.parameters)
+        torch.testing.assert_close(replayed.gradient, plain.gradient, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(replayed.reached, plain.reached)
+    assert plain.gradient.abs().sum() > 0
+    assert any("climb" in str(key) for key in asked.compiled.replays.recorded)
+
+
 @pytest.mark.parametrize("layer_norm", ["no_var", "standard"])
 def test_an_evaluation_copies_no_numbers_to_its_device(layer_norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy from the memory of the host cannot be recorded."""
+    """A copy from the memory of the host cannot be recorded, of a gradient neither."""
     made = torch.tensor
 
     def refusing(*args: Any, **given: Any) -> Tensor:
@@ -200,5 +239,7 @@ def test_an_evaluation_copies_no_numbers_to_its_device(layer_norm: str, monkeypa
     asked = problem("backward", "tight", "cpu", layer_norm=layer_norm)
     asked.margins(EPS)
     ball, rows = asked.ball(EPS, [0, 1, 2]), asked.rows([0, 1, 2])
+    start, step = asked._climbing(EPS, [0, 1, 2], 3)
     monkeypatch.setattr(torch, "tensor", refusing)
-    asked._evaluated(ball, rows, True)
+    asked._evaluated(Asked(ball, rows, {}), True)
+    step(start.parameters)

@@ -9,8 +9,8 @@ import torch
 
 import certiformer as cf
 from certiformer.core.deadline import Deadline
-from certiformer.core.engine import Engine, Parameters
-from certiformer.core.tune import tune
+from certiformer.core.engine import Engine
+from certiformer.core.problem import Problem
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
@@ -53,16 +53,18 @@ def test_bad_steps_are_named(steps: Any) -> None:
     ("eps", "until", "proved", "most"), [(0.05, 0.0, False, 1), (1e-4, None, True, 1), (0.05, None, False, 5)]
 )
 def test_tuning_ends_with_its_time_and_where_all_is_proved(
-    eps: float, until: float | None, proved: bool, most: int
+    eps: float, until: float | None, proved: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare(random_model(layers=1, scale=0.35, seed=5), IDS)
     problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
-    ball, made = problem.ball(torch.tensor([eps], dtype=torch.float64), [0]), []
+    own, made = Problem.engine, []
 
-    def build(parameters: Parameters) -> Engine:
-        made.append(problem.engine(ball, parameters, rounding=False))
+    def counted(self: Problem, *args: Any, **given: Any) -> Engine:
+        made.append(own(self, *args, **given))
         return made[-1]
 
-    rows, end = problem.rows([0]), Deadline.after(until)
-    tune(build, rows, lambda lower: lower.amin(dim=1), steps=4, start={}, until=end, until_proved=proved)
+    monkeypatch.setattr(Problem, "engine", counted)
+    radius = torch.tensor([eps], dtype=torch.float64)
+    better, reached = problem.climbed(radius, steps=4, until=Deadline.after(until), until_proved=proved)
     assert len(made) == most  # the usual planes, and one for each step
+    assert reached == pytest.approx(better.draft().margins(radius, rounding=False).least.tolist(), abs=1e-4)  # type: ignore[union-attr]

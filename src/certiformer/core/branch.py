@@ -16,8 +16,8 @@ from torch import Tensor
 from .counting import work_of
 from .deadline import Deadline
 from .directions import directions, groups
-from .engine import Parameters
-from .problem import Problem
+from .ops.base import Parameters
+from .problem import Problem, doubled
 from .sets import Ball, Cuts
 from .split import Found, Split, pieces_of
 
@@ -139,7 +139,8 @@ class Branching:
         """Of how many pieces planes can be optimised at once in the memory that there is."""
         rough = self.problem.draft() or self.problem
         each = work_of(replace(rough, centre=rough.centre[:1], positions=rough.positions[:1]))
-        return int(self.problem.memory // max(1.0, HELD * each.width * each.carried))
+        most = int(self.problem.memory // max(1.0, HELD * each.width * each.carried))
+        return doubled(most + 1) // 2 if self.problem.compiled.cuda else most  # recordings are of such numbers
 
     def tune(self, eps: list[float], until: Deadline) -> None:
         """Optimise the planes of the pieces that a draft does not find positive within the radii of the instances; no
@@ -161,13 +162,13 @@ class Branching:
         radii = self._radii(leaves, eps, rough)
         cuts = Cuts.joined([leaf.cuts for leaf in leaves]).to(rough.centre.dtype)
         pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts, together(leaves))
-        better = pieces.tuned(
+        better, margins = pieces.climbed(
             radii, steps=steps, rate=TUNED, at_once=min(self.tuned_at_once, TOGETHER), until=until, until_proved=True
         )
-        margins = better.margins(radii, rounding=False).least.tolist() if steps else [leaf.margin for leaf in leaves]
-        for k, (leaf, margin) in enumerate(zip(leaves, margins, strict=True)):
+        for k, leaf in enumerate(leaves):
             leaf.parameters = {i: tuple(p[k : k + 1] for p in ps) for i, ps in better.parameters.items()}
-            leaf.margin = margin
+            if margins is not None and steps:
+                leaf.margin = margins[k]
 
     def _cut(self, rough: Problem, chosen: list[Leaf], eps: list[float]) -> None:
         """Each piece in two, across the normal whose worse half is best."""

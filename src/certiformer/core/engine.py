@@ -18,12 +18,12 @@ from torch import Tensor
 from .bounding import Bounding
 from .coefficients import Coefficients, SplitSlope
 from .deadline import Deadline
-from .form import Form, Substitution
+from .form import Form, Substitution, halves
 from .graph import fold
 from .graph.graph import Graph, Input, Node
 from .joint import Products
 from .local import sizes
-from .ops.base import Box, MeasuredBox, Planes, Reach, Shape, entries, ulp
+from .ops.base import Box, MeasuredBox, Parameters, Planes, Reach, Shape, entries, ulp
 from .ops.movement import Movement
 from .ops.rounded import MOST, Rounded
 from .reach import by_form, by_sweeps
@@ -36,7 +36,6 @@ from .speed.memory import TEMPORARIES, Footprints, Window, Windows, room_of
 from .sweep import sweep
 
 Start = Callable[[Shape, Tensor, Window], Coefficients]  # rows on a node within a window
-Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
 
 
 class _Parts(NamedTuple):
@@ -356,7 +355,7 @@ class Engine:
         """Planes as a sweep uses them."""
         parents, whole, offset, gap = self.graph.parents(node), planes, None, None
         if not node.op.exact:
-            offset, gap = _split(self._deviation(node, planes, 0), self._deviation(node, planes, 1))
+            offset, gap = halves(self._deviation(node, planes, 0), self._deviation(node, planes, 1))
             folded = fold(self.graph, node, planes)
             if folded is not None:
                 planes, parents = folded
@@ -491,10 +490,3 @@ def first_reasons(good: Tensor, whys: list[str]) -> list[str | None]:
     if bool(good.all()):
         return [None] * good.shape[1]
     return [None if all(passed) else whys[passed.index(False)] for passed in good.T.tolist()]
-
-
-def _split(lower: Tensor | None, upper: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Two offsets as centre and half gap."""
-    if lower is None or upper is None:
-        return None, None
-    return (lower, None) if lower is upper else ((lower + upper) / 2, (upper - lower) / 2)

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from .combined import combined
-from .engine import Parameters
 from .joint import Sums
-from .ops.base import Box, MeasuredBox, Reach, entries
+from .ops.base import Box, MeasuredBox, Parameters, Reach, entries
 from .part import Known, Multipliers, Part, bent
 from .problem import Problem
 from .rounding import exact_products

@@ -51,3 +51,10 @@ class Substitution(NamedTuple):
     offset_gap: Tensor | None
     slack: Tensor | None  # the part of the gap that is rounding, not counted in it
     whole: Planes  # the op's planes in its own inputs, before differences of scores were folded
+
+
+def halves(lower: Tensor | None, upper: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Two offsets as centre and half gap."""
+    if lower is None or upper is None:
+        return None, None
+    return (lower, None) if lower is upper else ((lower + upper) / 2, (upper - lower) / 2)

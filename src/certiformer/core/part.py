@@ -19,10 +19,10 @@ from torch import Tensor
 
 from .bounding import Bounding
 from .coefficients import Coefficients
-from .engine import Engine, Parameters
+from .engine import Engine
 from .graph.graph import Graph, Node
 from .joint import Sums
-from .ops.base import Box, MeasuredBox, Reach, entries
+from .ops.base import Box, MeasuredBox, Parameters, Reach, entries
 from .ops.rounded import Rounded
 from .speed.kernels import with_sides
 from .sweep import sweep

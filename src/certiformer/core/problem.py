@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,18 +13,18 @@ from torch import Tensor
 
 from .captured import Captured, Compiled
 from .deadline import NEVER, Deadline
-from .engine import Engine, Parameters, first_reasons
+from .engine import Engine, first_reasons
 from .goal import Goal
 from .interval import interval_margins
 from .names import Arithmetic, BoundOptions, Method
-from .ops.base import Box
+from .ops.base import Box, Parameters
 from .part import Known
 from .relaxation import Scheme, Style, choose
 from .rounding import exact_products, whole_products
 from .sets import Ball, Cuts, Perturbation, Piece
 from .speed.memory import default_budget
-from .speed.replay import Evaluation
-from .tune import RATE, tune
+from .speed.replay import Asked, Evaluation
+from .tune import RATE, Climb, Tuned, climb, tune, usual
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +204,7 @@ class Problem:
         width = None if self.width is None else self.width[chosen]
         where = [self.positions[i] for i in chosen]
         ball = Ball.of(self.centre[chosen], where, eps, self.p, width=width, joint=self.joint)
-        return ball if self.cuts is None else self.cuts.take(chosen).of(ball)
+        return ball if self.cuts is None else self.cuts.take(chosen).padded(self._normals).of(ball)
 
     def rows(self, chosen: list[int]) -> Tensor:
         """`label - other` for every other class, or what the goal asks: `[instances, half-spaces, 1, classes]`."""
@@ -228,26 +228,44 @@ class Problem:
     def _bounded(self, eps: Tensor, chosen: list[int], rounding: bool, most: int) -> tuple[Box, list[str | None]]:
         if self.known is not None and self.method != "ibp" and self.cuts is None:
             return self._answer(self._learned(self.known, eps.to(self.centre), chosen, rounding))
-        if self.method == "ibp" or self.parameters or not self.compiled.cuda:
+        if self.method == "ibp" or not self.compiled.cuda:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
-        # always the same numbers of instances, so that few recordings serve: those that are left, and the first again
-        blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
-        sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
-        normals = None if self.cuts is None else self.cuts.low.shape[1]
-        kind = (self.p, self.joint, self.width is not None, normals, self.style, rounding)
-        keys = [(size, blocks, kind, self.goal and len(self.goal.rows)) for size in sizes]
-        replays = self.compiled.replays
-        if keys[-1] in replays.refused:
+        key, asked = self._padded(eps, chosen, rounding, most)
+        if key in self.compiled.replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
-        fit = replays.fitting(keys)
-        full, key = sizes[fit], keys[fit]
-        padded = chosen + chosen[:1] * (full - len(chosen))
-        ball = self.ball(torch.cat([eps, eps[:1].expand(full - len(chosen))]).to(self.centre), padded)
         with torch.no_grad():
-            evaluation = replays(key, lambda b, r: self._evaluated(b, r, rounding), ball, self.rows(padded))
+            evaluation = self.compiled.replays(key, lambda a: self._evaluated(a, rounding), asked)
         box, reasons = self._answer(evaluation)
         count = len(chosen)
         return Box(box.lower[:count], box.upper[:count]), reasons[:count]
+
+    def _asked(self, eps: Tensor, chosen: list[int]) -> Asked:
+        """What is asked about some instances."""
+        parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
+        return Asked(self.ball(eps.to(self.centre), chosen), self.rows(chosen), parameters)
+
+    def _padded(self, eps: Tensor, chosen: list[int], what: Hashable, most: int) -> tuple[Hashable, Asked]:
+        """Of some instances, and the first again and again until there are as many as in a recording that there is, or
+        may be: always the same few numbers, so that few recordings serve. With the key of that."""
+        count = len(chosen)
+        if self.cuts is None:
+            sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= count]
+        else:  # there are more and more pieces
+            sizes = [k * doubled(count) for k in (1, 2, 4) if k * doubled(count) <= most] or [most]
+        usual = len(sizes) - 1 if self.cuts is None else 0
+        kind = (self.p, self.joint, self.width is not None, self._normals, self.style, what, bool(self.parameters))
+        blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
+        keys = [(size, blocks, kind, self.goal and len(self.goal.rows)) for size in sizes]
+        fit = self.compiled.replays.fitting(keys, usual)
+        more = sizes[fit] - count
+        return keys[fit], self._asked(torch.cat([eps, eps[:1].expand(more)]), chosen + chosen[:1] * more)
+
+    @property
+    def _normals(self) -> int:
+        """Across how many normals pieces are cut: on a GPU one of few numbers."""
+        if self.cuts is None:
+            return 0
+        return doubled(self.cuts.low.shape[1]) if self.compiled.cuda else self.cuts.low.shape[1]
 
     def over(self, ball: Perturbation, chosen: list[int], *, rounding: bool = True) -> tuple[Box, list[str | None]]:
         """Margins of some instances over any set of inputs, and why there are none."""
@@ -258,15 +276,15 @@ class Problem:
                     evaluation = interval_margins(graph, ball, graph.values(ball.centre), self.rows(chosen))
             else:
                 parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
-                evaluation = self._evaluated(ball, self.rows(chosen), rounding, parameters)
+                evaluation = self._evaluated(Asked(ball, self.rows(chosen), parameters), rounding)
         return self._answer(evaluation)
 
     def _learned(self, known: Known, eps: Tensor, chosen: list[int], rounding: bool) -> Evaluation:
         """An evaluation whose boxes are kept."""
-        parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
+        asked = self._asked(eps, chosen)
         with torch.no_grad(), nullcontext() if self.rough else exact_products(self.centre):
-            engine = self.engine(self.ball(eps, chosen), parameters, rounding=rounding)
-            box = engine.margins(self.rows(chosen))
+            engine = self.engine(asked.ball, asked.parameters, rounding=rounding)
+            box = engine.margins(asked.rows)
             if not self.rough:
                 known.learn(engine, chosen, eps)
         good, whys = zip(*engine.failures, strict=True)
@@ -280,12 +298,10 @@ class Problem:
         lower, upper = torch.where(failed, -torch.inf, box.lower), torch.where(failed, torch.inf, box.upper)
         return Box(lower, upper), first_reasons(good, whys)
 
-    def _evaluated(
-        self, ball: Perturbation, rows: Tensor, rounding: bool, parameters: Parameters | None = None
-    ) -> Evaluation:
-        with nullcontext() if self.rough else exact_products(ball.centre):
-            engine = self.engine(ball, parameters or {}, rounding=rounding)
-            box = engine.margins(rows)
+    def _evaluated(self, asked: Asked, rounding: bool) -> Evaluation:
+        with nullcontext() if self.rough else exact_products(asked.ball.centre):
+            engine = self.engine(asked.ball, asked.parameters, rounding=rounding)
+            box = engine.margins(asked.rows)
         good, whys = zip(*engine.failures, strict=True)
         return Evaluation(box, torch.stack(good), list(whys), engine.most)
 
@@ -314,7 +330,12 @@ class Problem:
             deadline=self.deadline,
         )
 
-    def tuned(
+    def tuned(self, eps: Tensor, *, steps: int, until: Deadline = NEVER, until_proved: bool = False) -> Problem:
+        """This problem with planes optimised for a radius of each instance, one by one, by at most so many steps from
+        those that it has."""
+        return self.climbed(eps, steps=steps, until=until, until_proved=until_proved)[0]
+
+    def climbed(
         self,
         eps: Tensor,
         *,
@@ -323,37 +344,50 @@ class Problem:
         at_once: int = 1,
         until: Deadline = NEVER,
         until_proved: bool = False,
-    ) -> Problem:
-        """This problem with planes optimised for a radius of each instance, by at most so many steps from those that it
-        has; `at_once` instances together, since the gradient keeps every sweep in memory."""
+    ) -> tuple[Problem, list[float] | None]:
+        """This problem with planes optimised, and what a draft found of each instance with them; `at_once` instances
+        together, since the gradient keeps numbers of every sweep."""
         if self.method == "ibp":
-            return self
+            return self, None
         rough = self.draft() or self  # whatever is found there holds in any precision
-        parts: list[Parameters] = []
+        found: list[Tuned] = []
         for k in range(0, len(self), at_once):
             some = list(range(k, min(k + at_once, len(self))))
-            ball = rough.ball(eps[some].to(rough.centre), some)
-            start = {i: tuple(p[some] for p in ps) for i, ps in rough.parameters.items()}
+            start, step = rough._climbing(eps[some], some, at_once)
+            better = tune(step, start, steps=steps, rate=rate, until=until, until_proved=until_proved)
+            found.append(better.first(len(some)))
+        names = found[0].parameters
+        joined = {i: tuple(torch.cat(ps) for ps in zip(*(f.parameters[i] for f in found), strict=True)) for i in names}
+        problem = replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
+        reached = [f.reached for f in found if f.reached is not None]
+        return problem, torch.cat(reached).tolist() if len(reached) == len(found) else None
 
-            def build(parameters: Parameters, ball: Ball = ball) -> Engine:
-                return rough.engine(ball, parameters, rounding=False)
+    def _climbing(self, eps: Tensor, chosen: list[int], most: int) -> tuple[Tuned, Callable[[Parameters], Climb]]:
+        """Where optimising the planes of some instances begins, and its step."""
+        limits = None if self.goal is None else self.goal.limits.to(self.centre)
+        key, asked = (
+            self._padded(eps, chosen, "climb", most) if self.compiled.cuda else (None, self._asked(eps, chosen))
+        )
 
-            def least(lower: Tensor) -> Tensor:
-                return lower.amin(dim=1) if self.goal is None else self.goal.least(lower - self.goal.limits.to(lower))
+        def least(lower: Tensor) -> Tensor:
+            return lower.amin(dim=1) if self.goal is None or limits is None else self.goal.least(lower - limits)
 
-            found = tune(
-                build,
-                rough.rows(some),
-                least,
-                steps=steps,
-                start=start,
-                rate=rate,
-                until=until,
-                until_proved=until_proved,
-            )
-            parts.append(found)
-        joined = {i: tuple(torch.cat(ps) for ps in zip(*(part[i] for part in parts), strict=True)) for i in parts[0]}
-        return replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
+        def engine(asked: Asked) -> Engine:
+            return self.engine(asked.ball, asked.parameters, rounding=False)
+
+        def climbed(asked: Asked) -> Climb:
+            return climb(lambda own: engine(asked._replace(parameters=own)), asked.rows, least, asked.parameters)
+
+        def step(parameters: Parameters) -> Climb:
+            now = asked._replace(parameters=parameters)
+            return climbed(now) if key is None else self.compiled.replays(key, climbed, now)
+
+        return Tuned(asked.parameters, None) if asked.parameters else usual(engine(asked), asked.rows, least), step
+
+
+def doubled(count: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << (count - 1).bit_length()
 
 
 def _widths(widths: list[Tensor | None], positions: tuple[tuple[int, ...], ...]) -> Tensor | None:

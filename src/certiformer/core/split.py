@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from .engine import Parameters
+from .ops.base import Parameters
 from .problem import Margins, Problem
 from .sets import Cuts
 

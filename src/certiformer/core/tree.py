@@ -9,8 +9,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from .engine import Parameters
 from .entries import Batch, Leaf, optimised, proofs, usual
+from .ops.base import Parameters
 from .part import bent
 from .problem import Margins, Problem
 from .sharpen import sharpen

@@ -8,74 +8,121 @@ gradient goes through everything, the bounds of all nodes before included: that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .deadline import NEVER, Deadline
-from .engine import Engine, Parameters
+from .engine import Engine
+from .ops.base import Parameters
+from .speed.memory import peak
 
 RATE = 0.08  # of the first step; parameters live in [0, 1]
 ENOUGH = 0.01  # of the size of the first margin: above 0 by so much it will be proved
 PATIENCE = 8  # steps without a gain anywhere after which it is over
 
 
+class Climb(NamedTuple):
+    """Margins at some parameters, and which way they grow."""
+
+    reached: Tensor  # [instances]: what is to become large
+    good: Tensor  # [instances]: whether it holds
+    gradient: Tensor  # [instances, numbers], of each by its own parameters
+    bytes: int
+
+    def copied(self) -> Climb:
+        """With tensors of its own."""
+        return Climb(self.reached.clone(), self.good.clone(), self.gradient.clone(), self.bytes)
+
+
+class Tuned(NamedTuple):
+    """The best parameters of each instance, and the margin with them: None where none was computed."""
+
+    parameters: Parameters
+    reached: Tensor | None
+
+    def first(self, count: int) -> Tuned:
+        """Of the first instances: the others only pad the batch."""
+        parameters = {i: tuple(p[:count] for p in own) for i, own in self.parameters.items()}
+        return Tuned(parameters, None if self.reached is None else self.reached[:count])
+
+
+def usual(engine: Engine, rows: Tensor, least: Callable[[Tensor], Tensor]) -> Tuned:
+    """The parameters of planes as they are without any, beside those that an engine is given, and its margins."""
+    with torch.no_grad():
+        reached = least(engine.margins(rows).lower)
+        found: Parameters = {}
+        for node in engine.graph.nodes:
+            if node.perturbed and not node.op.exact:
+                boxes = tuple(engine.box(p) for p in engine.graph.parents(node))
+                own = engine.parameters.get(node.index) or node.op.parameters(*boxes)
+                if own:
+                    found[node.index] = tuple(p.detach().clone() for p in own)
+    return Tuned(found, reached)
+
+
+def climb(
+    build: Callable[[Parameters], Engine], rows: Tensor, least: Callable[[Tensor], Tensor], parameters: Parameters
+) -> Climb:
+    """The margins of instances at some parameters, and their gradients."""
+    with peak(rows.device) as taken, torch.enable_grad():
+        numbers = flat(parameters).detach().requires_grad_(True)
+        engine = build(parted(numbers, parameters))
+        reached = least(engine.margins(rows).lower)
+        (gradient,) = torch.autograd.grad(reached.sum(), numbers)
+    good = torch.stack([good for good, _ in engine.failures]).all(dim=0)
+    return Climb(reached.detach(), good, gradient, taken())
+
+
 def tune(
-    build: Callable[[Parameters], Engine],
-    rows: Tensor,
-    least: Callable[[Tensor], Tensor],
+    step: Callable[[Parameters], Climb],
+    start: Tuned,
     *,
     steps: int,
-    start: Parameters,
     rate: float = RATE,
     until: Deadline = NEVER,
     until_proved: bool = False,
-) -> Parameters:
-    """The best parameters of each instance after at most this many steps, from some on, or from the usual ones where
-    there are none; `build` makes an engine that uses some, and `least` says of lower bounds `[instances, rows]` what is
-    to become large. No step begins after `until`, nor, with `until_proved`, after all of it is above 0."""
-    with torch.no_grad():
-        usual = build(start)
-        reached = least(usual.margins(rows).lower)
-        best: Parameters = {}
-        for node in usual.graph.nodes:
-            if node.perturbed and not node.op.exact:
-                boxes = tuple(usual.box(p) for p in usual.graph.parents(node))
-                own = start.get(node.index) or node.op.parameters(*boxes)
-                if own:
-                    best[node.index] = tuple(p.detach().clone() for p in own)
-    scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps)
-    current = {i: tuple(p.clone().requires_grad_(True) for p in ps) for i, ps in best.items()}
-    leaves = [p for ps in current.values() for p in ps]
-    if not leaves or not steps:
-        return best
-    optimizer = torch.optim.Adam(leaves, lr=rate)
+) -> Tuned:
+    """The best parameters of each instance after at most this many steps from some on. No step begins after `until`,
+    nor, with `until_proved`, after all margins are above 0."""
+    if not start.parameters or not steps:
+        return start
+    current, best, reached, scale = flat(start.parameters), flat(start.parameters), start.reached, None
+    optimizer = torch.optim.Adam([current], lr=rate)
     idle = 0
-    for step in range(steps):
-        if until.passed or (until_proved and bool((reached > ENOUGH * scale).all())):
+    for k in range(steps):
+        if scale is None and reached is not None:
+            scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps)
+        enough = until_proved and reached is not None and scale is not None and bool((reached > ENOUGH * scale).all())
+        if until.passed or enough:
             break
         for group in optimizer.param_groups:
-            group["lr"] = rate * (1 - step / steps)
-        with torch.enable_grad():
-            engine = build(current)
-            lower = least(engine.margins(rows).lower)
-            optimizer.zero_grad()
-            (-(lower / scale).sum()).backward()  # type: ignore[no-untyped-call]
-        found = torch.where(torch.isfinite(lower.detach()), lower.detach(), -torch.inf)
-        found = torch.where(torch.tensor([r is None for r in engine.reasons], device=found.device), found, -torch.inf)
-        better = found > reached
+            group["lr"] = rate * (1 - k / steps)
+        at = step(parted(current, start.parameters))
+        found = torch.where(torch.isfinite(at.reached) & at.good, at.reached, -torch.inf)
+        if reached is None:
+            reached = found
+            scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps).nan_to_num_(posinf=1.0)
+        assert scale is not None
         idle = 0 if bool((found > reached + 1e-3 * scale).any()) else idle + 1
+        best = torch.where((found > reached)[:, None], current, best)
         reached = torch.maximum(reached, found)
-        for i, ps in current.items():
-            for kept, p in zip(best[i], ps, strict=True):
-                kept[better] = p.detach()[better]
         if idle >= PATIENCE:
             break
-        for p in leaves:
-            if p.grad is not None:
-                p.grad.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        current.grad = -at.gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) / scale[:, None]
         optimizer.step()
-        with torch.no_grad():
-            for p in leaves:
-                p.clamp_(0, 1)
-    return best
+        current.clamp_(0, 1)
+    return Tuned(parted(best, start.parameters), reached)
+
+
+def flat(parameters: Parameters) -> Tensor:
+    """All parameters of each instance in one row, `[instances, numbers]`; a copy."""
+    return torch.cat([p.flatten(1) for own in parameters.values() for p in own], dim=1)
+
+
+def parted(numbers: Tensor, like: Parameters) -> Parameters:
+    """Such rows as parameters again."""
+    sizes = [p[0].numel() for own in like.values() for p in own]
+    parts = iter(torch.split(numbers, sizes, dim=1))
+    return {i: tuple(next(parts).reshape(-1, *p.shape[1:]) for p in own) for i, own in like.items()}

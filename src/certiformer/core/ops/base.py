@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 Shape = tuple[int, ...]
+Parameters = dict[int, tuple[Tensor, ...]]  # node -> what its op's planes are chosen by, [instances, ...]
 Narrowed = tuple["Op", tuple["int | None", ...]] | None
 LETTERS = "abcdefghijkl"  # the axes of an op's output, in order
 OWN = "zyxwvutsrq"  # axes that only an input has

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +45,17 @@ def default_budget(device: torch.device) -> int:
     """Half of what is free; on a CPU never more than 4 GiB, beyond which larger pieces are no faster."""
     half = free_memory(device) // 2
     return half if device.type == "cuda" else min(half, 4 * GIB)
+
+
+@contextmanager
+def peak(device: torch.device) -> Iterator[Callable[[], int]]:
+    """How many bytes of a GPU were taken at once, at most, beyond those at the beginning; 0 on a CPU."""
+    if device.type != "cuda":
+        yield lambda: 0
+        return
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    yield lambda: torch.cuda.max_memory_allocated(device) - before
 
 
 def room_of(memory: int, like: Tensor) -> int:

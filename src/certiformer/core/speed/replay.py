@@ -1,4 +1,5 @@
-"""One evaluation is thousands of small kernels, the same ones at every radius: on a GPU, record them once and replay.
+"""One evaluation, or its gradient, is thousands of small kernels, the same ones at every radius: on a GPU, record them
+once and replay.
 
 The numbers are those of a plain evaluation, since the kernels are the same. What cannot be recorded, or is so large
 that launching it costs nothing, runs plainly.
@@ -10,18 +11,48 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..ops.base import Box
-from ..sets import Ball
+from ..ops.base import Box, Parameters
+from ..sets import Perturbation
 from .memory import TEMPORARIES
 
-SHARE = 1 / 8  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
-KEPT, TOGETHER = 8, 1 / 5  # recordings of one owner, and the share of memory that they may hold
+SHARE = 1 / 5  # of a GPU's memory: an evaluation that needs more keeps it busy by itself
+KEPT, TOGETHER = 24, 1 / 3  # recordings of one owner, and the share of memory that they may hold
 OFTEN = 2  # a batch that a larger recording serves as well gets its own after so many times
+
+
+class Asked(NamedTuple):
+    """All that an evaluation is given: a set for each instance, rows of outputs, and parameters of planes."""
+
+    ball: Perturbation
+    rows: Tensor
+    parameters: Parameters
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Those that it is made of, always in the same order."""
+        return [*_tensors(self.ball).values(), self.rows, *(p for own in self.parameters.values() for p in own)]
+
+    def copied(self) -> Asked:
+        """The same with tensors of its own."""
+        given: Any = self.ball
+        ball = replace(given, **{name: x.clone() for name, x in _tensors(given).items()})
+        return Asked(ball, self.rows.clone(), {i: tuple(p.clone() for p in own) for i, own in self.parameters.items()})
+
+
+class Result(Protocol):
+    """What can be recorded: tensors that the next replay overwrites, unless they are copied."""
+
+    @property
+    def bytes(self) -> int:
+        """What it took at its widest, with the temporaries that come on top."""
+        ...
+
+    def copied(self) -> Any: ...
 
 
 class Evaluation(NamedTuple):
@@ -37,40 +68,40 @@ class Evaluation(NamedTuple):
         """What it took at its widest, with the temporaries that come on top."""
         return TEMPORARIES * self.entries * self.box.lower.element_size()
 
+    def copied(self) -> Evaluation:
+        """With tensors of its own."""
+        box, good, whys, entries = self
+        return Evaluation(Box(box.lower.clone(), box.upper.clone()), good.clone(), whys, entries)
 
-Evaluate = Callable[[Ball, Tensor], Evaluation]
+
+R = TypeVar("R", bound=Result)
+Evaluate = Callable[[Asked], R]
 
 
 @dataclass(eq=False)
 class Recording:
     """A recorded evaluation and the tensors it reads."""
 
-    ball: Ball
-    rows: Tensor
+    asked: Asked
     graph: torch.cuda.CUDAGraph
-    result: Evaluation
+    result: Any
 
     @staticmethod
-    def of(evaluate: Evaluate, ball: Ball, rows: Tensor, pool: Any) -> Recording:
-        own = replace(ball, **{name: x.clone() for name, x in _tensors(ball).items()})  # type: ignore[arg-type]
-        own_rows = rows.clone()
+    def of(evaluate: Evaluate[R], asked: Asked, pool: Any) -> Recording:
+        own = asked.copied()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            result = evaluate(own, own_rows)
-        return Recording(own, own_rows, graph, result)
+            result = evaluate(own)
+        return Recording(own, graph, result)
 
-    def __call__(self, ball: Ball, rows: Tensor) -> Evaluation:
-        given = _tensors(ball)
-        for mine, theirs in (
-            *((mine, given[name]) for name, mine in _tensors(self.ball).items()),
-            (self.rows, rows),
-        ):
-            if mine.shape != theirs.shape:  # a copy would spread it
-                raise ValueError(f"recorded with {list(mine.shape)}, asked with {list(theirs.shape)}")
-            mine.copy_(theirs)
+    def __call__(self, asked: Asked) -> Any:
+        mine, theirs = self.asked.tensors, asked.tensors
+        for own, given in zip(mine, theirs, strict=True):
+            if own.shape != given.shape:  # a copy would spread it
+                raise ValueError(f"recorded with {list(own.shape)}, asked with {list(given.shape)}")
+        torch._foreach_copy_(mine, theirs)
         self.graph.replay()
-        box, good, whys, entries = self.result
-        return Evaluation(Box(box.lower.clone(), box.upper.clone()), good.clone(), whys, entries)
+        return self.result.copied()
 
 
 class Store:
@@ -116,12 +147,13 @@ class Replays:
     pool: list[Any] = field(default_factory=list)  # the memory they share: what one leaves there is copied at once
     asked: dict[Hashable, int] = field(default_factory=dict)
 
-    def fitting(self, keys: Sequence[Hashable]) -> int:
-        """Which of these to use for a batch, given those of all sizes that hold it, the smallest first."""
+    def fitting(self, keys: Sequence[Hashable], usual: int) -> int:
+        """Which of these to use for a batch, given those of all sizes that hold it, the smallest first; the `usual` one
+        where none is recorded."""
         with self.store.lock:
             known = next((i for i, key in enumerate(keys) if key in self.recorded), None)
             if known is None:
-                return len(keys) - 1
+                return usual
             small, larger = keys[0], keys[known]
             self.asked[small] = self.asked.get(small, 0) + 1
             if known == 0 or small in self.refused or self.asked[small] <= OFTEN:
@@ -130,35 +162,36 @@ class Replays:
             self.bytes[small] = self.bytes[larger]  # it takes less
             return 0
 
-    def __call__(self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor) -> Evaluation:
+    def __call__(self, key: Hashable, evaluate: Evaluate[R], asked: Asked) -> R:
         """An evaluation, replayed where that is possible."""
         with self.store.lock:
             new = key not in self.recorded and key not in self.seen
             if not new and key not in self.refused:
-                replayed = self._replayed(key, evaluate, ball, rows)
+                replayed = self._replayed(key, evaluate, asked)
                 if replayed is not None:
                     return replayed
-        result = evaluate(ball, rows)
+        result = evaluate(asked)
         if new:
             with self.store.lock:
                 self.seen.add(key)
                 self.bytes[key] = result.bytes
-                if result.bytes > SHARE * _memory(ball):
+                if result.bytes > SHARE * _memory(asked.ball):
                     self.refused.add(key)
         return result
 
-    def _replayed(self, key: Hashable, evaluate: Evaluate, ball: Ball, rows: Tensor) -> Evaluation | None:
+    def _replayed(self, key: Hashable, evaluate: Evaluate[R], asked: Asked) -> R | None:
         """From the recording, which is made first where there is none; None where it cannot be."""
         if key not in self.recorded:
             self.pool = self.pool or [torch.cuda.graph_pool_handle()]
             try:
-                self.recorded[key] = Recording.of(evaluate, ball, rows, self.pool[0])
+                self.recorded[key] = Recording.of(evaluate, asked, self.pool[0])
             except (RuntimeError, NotImplementedError):  # something in it waits for the GPU
                 torch.cuda.synchronize()
                 self.refused.add(key)
                 return None
-            self.store.entered(self, key, _memory(ball))
-        return self.recorded[key](ball, rows)
+            self.store.entered(self, key, _memory(asked.ball))
+        found: R = self.recorded[key](asked)
+        return found
 
     def forget(self) -> None:
         """Drop the oldest recording, and the memory with the last one."""
@@ -168,9 +201,9 @@ class Replays:
             self.pool = []
 
 
-def _tensors(ball: Ball) -> dict[str, Tensor]:
+def _tensors(ball: Any) -> dict[str, Tensor]:
     return {f.name: x for f in fields(ball) if isinstance(x := getattr(ball, f.name), Tensor)}
 
 
-def _memory(ball: Ball) -> int:
+def _memory(ball: Perturbation) -> int:
     return int(torch.cuda.get_device_properties(ball.centre.device).total_memory)

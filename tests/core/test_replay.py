@@ -20,6 +20,7 @@ from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 EPS = torch.tensor([0.01, 0.02, 0.005], dtype=torch.float64)
+WIDE = 1.0  # where nothing is proved of the model below, so that balls are cut
 
 
 def problem(
@@ -193,9 +194,10 @@ def test_large_evaluations_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> 
 def pieces(device: str) -> Problem:
     """Seven pieces with planes of their own, cut across one normal or two."""
     whole = problem(device=device)
-    branching, radii = Branching(whole), [0.05, 0.05, 0.05]
+    branching, radii = Branching(whole), [WIDE] * 3
     branching.grow(radii, 3)
     branching.leaves = branching.leaves[:7]
+    assert len(branching.leaves) == 7
     branching.tune(radii, NEVER)
     return branching.split().pieces
 
@@ -204,9 +206,9 @@ def pieces(device: str) -> Problem:
 @pytest.mark.parametrize("count", [7, 5, 3, 1])
 def test_pieces_are_replayed_with_planes_of_their_own(count: int) -> None:
     asked, chosen = pieces("cuda"), list(range(count))
-    plain, reasons = asked.over(asked.ball(torch.full((count,), 0.05).cuda(), chosen), chosen)
+    plain, reasons = asked.over(asked.ball(torch.full((count,), WIDE).cuda(), chosen), chosen)
     for _ in range(4):
-        found = asked.margins(torch.full((count,), 0.05).cuda(), chosen)
+        found = asked.margins(torch.full((count,), WIDE).cuda(), chosen)
         torch.testing.assert_close(found.lower, plain.lower, rtol=1e-9, atol=1e-9)
         assert list(found.reasons) == reasons
     assert asked.compiled.replays.recorded
@@ -217,7 +219,7 @@ def test_pieces_are_replayed_with_planes_of_their_own(count: int) -> None:
 def test_gradients_are_replayed() -> None:
     asked = pieces("cuda").draft()
     assert asked is not None
-    start, step = asked._climbing(torch.full((3,), 0.05).cuda(), [0, 1, 2], 32)
+    start, step = asked._climbing(torch.full((3,), WIDE).cuda(), [0, 1, 2], 32)
     plain = step(start.parameters)
     for _ in range(3):
         replayed = step(start.parameters)

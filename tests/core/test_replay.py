@@ -136,12 +136,12 @@ def test_the_oldest_recordings_of_an_owner_are_let_go_whatever_they_are_of(monke
 
 def test_small_batches_get_their_own_recording_when_they_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, replays = Counted(monkeypatch), Replays(Store())
-    assert replays.fitting(["1", "2", "4"], 2) == 2  # nothing is recorded: the largest, which serves all
+    assert replays.fitting(["1", "2", "4"]) == 2  # nothing is recorded: the largest, which serves all
     assert [counted.ask(replays, "4") for _ in range(2)] == ["plain", "replayed"]
-    assert [replays.fitting(["1", "2", "4"], 2) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN
-    assert replays.fitting(["1", "2", "4"], 2) == 0
+    assert [replays.fitting(["1", "2", "4"]) for _ in range(replay.OFTEN)] == [2] * replay.OFTEN
+    assert replays.fitting(["1", "2", "4"]) == 0
     assert counted.ask(replays, "1") == "replayed"
-    assert [replays.fitting(["1", "2", "4"], 2), replays.fitting(["2", "4"], 1), replays.fitting(["4"], 0)] == [0, 1, 0]
+    assert [replays.fitting(["1", "2", "4"]), replays.fitting(["2", "4"]), replays.fitting(["4"])] == [0, 1, 0]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -65,6 +65,6 @@ def test_tuning_ends_with_its_time_and_where_all_is_proved(
 
     monkeypatch.setattr(Problem, "engine", counted)
     radius = torch.tensor([eps], dtype=torch.float64)
-    better, reached = problem.climbed(radius, steps=4, until=Deadline.after(until), until_proved=proved)
-    assert len(made) == most  # the usual planes, and one for each step
+    better, reached, steps = problem.climbed(radius, steps=4, until=Deadline.after(until), until_proved=proved)
+    assert len(made) == most == steps + 1  # the usual planes, and one for each step
     assert reached == pytest.approx(better.draft().margins(radius, rounding=False).least.tolist(), abs=1e-4)  # type: ignore[union-attr]

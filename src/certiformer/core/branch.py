@@ -7,6 +7,8 @@ whatever the cuts are, and a proof bounds each of them.
 from __future__ import annotations
 
 import math
+import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,13 +19,16 @@ from .counting import work_of
 from .deadline import Deadline
 from .directions import directions, groups
 from .ops.base import Parameters
-from .problem import Problem, doubled
+from .problem import Problem
 from .sets import Ball, Cuts
+from .speed.batches import doubled
 from .split import Found, Split, pieces_of
 
 FEW = 2  # new directions that are tried of a piece that was cut before
+LEARNED, PICKED = 16, 2  # cuts after which only so many candidates of a piece are tried
 STEPS, TUNED = 12, 0.2  # of optimising the planes of a piece, and their size
 TOGETHER = 32  # pieces of which planes are optimised at once, at most
+TRIED = 4  # of the time for it, one part in so many may go to the first batch; and of the pieces as many must be done
 HELD = 5.0  # times the numbers that go through an evaluation that its gradient needs, about: 3.4 to 5.4 are kept
 AGAIN = 2  # normals of its own, those of the last cuts, that a piece may be cut across again
 
@@ -52,6 +57,8 @@ class Branching:
 
     problem: Problem
     leaves: list[Leaf] = field(init=False)
+    tried: Counter[str] = field(default_factory=Counter)  # how often each kind of cut was tried,
+    won: Counter[str] = field(default_factory=Counter)  # and was the best
 
     def __post_init__(self) -> None:
         blocks = max(len(p) for p in self.problem.positions)
@@ -143,32 +150,52 @@ class Branching:
         return doubled(most + 1) // 2 if self.problem.compiled.cuda else most  # recordings are of such numbers
 
     def tune(self, eps: list[float], until: Deadline) -> None:
-        """Optimise the planes of the pieces that a draft does not find positive within the radii of the instances; no
-        step begins after `until`. The others have planes of their own from then on, too, the usual ones."""
+        """Optimise the planes of the pieces that a draft does not find positive within the radii of the instances, of
+        the worst ones first and of as many as there is time for; no step begins after `until`. The others have planes
+        of their own from then on, too, the usual ones."""
         failing = [leaf for leaf in self.leaves if eps[leaf.owner] > 0 and not leaf.margin > 0]
-        bare = [leaf for leaf in self.leaves if not leaf.parameters]
+        failing.sort(key=lambda leaf: leaf.margin)
         while self.tuned_at_once and failing:
             try:
-                self._tuned(bare, eps, 0, until)
-                return self._tuned(failing, eps, STEPS, until)
+                return self._tuned_in_time(failing, eps, until)
             except torch.cuda.OutOfMemoryError:  # less was free than it seemed
                 self.problem.compiled.replays.store.forget_all()
                 self.tuned_at_once //= 2
 
-    def _tuned(self, leaves: list[Leaf], eps: list[float], steps: int, until: Deadline) -> None:
-        if not leaves:
+    def _tuned_in_time(self, failing: list[Leaf], eps: list[float], until: Deadline) -> None:
+        """One batch, and the others if what that took says that enough of them can be done."""
+        at_once = min(self.tuned_at_once, TOGETHER)
+        first, rest = failing[:at_once], failing[at_once:]
+        bare = [leaf for leaf in self.leaves if not leaf.parameters]
+        began = time.monotonic()
+        tried = until.share(1 / TRIED) if rest else until
+        steps = self._tuned(first, eps, at_once, STEPS, tried)
+        if rest and tried.passed and steps < STEPS / 2:  # it would take too long
+            self.tuned_at_once = 0
+            if bare:
+                for leaf in self.leaves:
+                    leaf.parameters = {}
             return
+        self._tuned([leaf for leaf in bare if not leaf.parameters], eps, TOGETHER, 0, until)
+        batches = until.left / max(time.monotonic() - began, 1e-3)
+        more = int(min(len(rest), at_once * batches))
+        if more >= len(rest) / TRIED:
+            self._tuned(rest[:more], eps, at_once, STEPS, until)
+
+    def _tuned(self, leaves: list[Leaf], eps: list[float], at_once: int, steps: int, until: Deadline) -> int:
+        """How many steps the last ones took."""
+        if not leaves:
+            return 0
         rough = self.problem.draft() or self.problem
         radii = self._radii(leaves, eps, rough)
         cuts = Cuts.joined([leaf.cuts for leaf in leaves]).to(rough.centre.dtype)
         pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts, together(leaves))
-        better, margins = pieces.climbed(
-            radii, steps=steps, rate=TUNED, at_once=min(self.tuned_at_once, TOGETHER), until=until, until_proved=True
-        )
+        found = pieces.climbed(radii, steps=steps, rate=TUNED, at_once=at_once, until=until, until_proved=True)
         for k, leaf in enumerate(leaves):
-            leaf.parameters = {i: tuple(p[k : k + 1] for p in ps) for i, ps in better.parameters.items()}
-            if margins is not None and steps:
-                leaf.margin = margins[k]
+            leaf.parameters = {i: tuple(p[k : k + 1] for p in ps) for i, ps in found.problem.parameters.items()}
+            if found.margins is not None and steps:
+                leaf.margin = found.margins[k]
+        return found.steps
 
     def _cut(self, rough: Problem, chosen: list[Leaf], eps: list[float]) -> None:
         """Each piece in two, across the normal whose worse half is best."""
@@ -176,7 +203,8 @@ class Branching:
         ball = self.problem.ball(torch.tensor([eps[i] for i in owners]).to(self.problem.centre), owners)
         kinds, normals = self._candidates(chosen, cuts, ball)
         at = torch.stack([cuts.middle(n, ball) for n in normals.unbind(dim=1)], dim=1)
-        tried = normals.flatten(2).any(dim=2).nonzero().tolist()  # pairs of a piece and a candidate
+        there = normals.flatten(2).any(dim=2).tolist()
+        tried = [(r, c) for r, row in enumerate(there) for c in self._promising(kinds, row)]
         rows, which = [r for r, _ in tried], [c for _, c in tried]
         if tried:
             both = Cuts.joined(cuts.take(rows).halved(normals[rows, which], at[rows, which]))
@@ -187,9 +215,18 @@ class Branching:
                 leaf.margin = math.inf  # there is nowhere to cut it
                 continue
             best = max(own, key=lambda k: sorted((margins[k], margins[len(rows) + k])))  # the worse half first
+            self.tried.update(kinds[which[k]] for k in own)
+            self.won[kinds[which[best]]] += 1
             self.leaves.remove(leaf)
             for k in (best, len(rows) + best):
                 self.leaves.append(leaf.half(both.take([k]).trimmed(), margins[k], kinds[which[best]]))
+
+    def _promising(self, kinds: list[str], there: list[bool]) -> list[int]:
+        """Which of the candidates that there are of a piece to try: all at first, then those that won most often."""
+        own = [c for c, is_there in enumerate(there) if is_there]
+        if self.won.total() < LEARNED:
+            return own
+        return sorted(own, key=lambda c: -(self.won[kinds[c]] + 1) / (self.tried[kinds[c]] + 2))[:PICKED]
 
     def _candidates(self, chosen: list[Leaf], cuts: Cuts, ball: Ball) -> tuple[list[str], Tensor]:
         """Names and normals `[pieces, candidates, t, d]`: zeros where a piece has fewer."""

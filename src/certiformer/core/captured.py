@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -28,6 +28,7 @@ from .graph import (
 from .local import Local, local_nodes
 from .names import Arithmetic, BoundOptions, Method, Relaxation
 from .relaxation import anchors
+from .speed.batches import Batches
 from .speed.memory import Footprints
 from .speed.replay import Replays, Store
 
@@ -45,12 +46,19 @@ class Compiled:
     cuda: bool
     footprints: Footprints
     replays: Replays
+    batches: dict[Hashable, Batches]  # of pieces, by how they are bounded
 
     @staticmethod
     def of(graph: Graph, anchors: frozenset[int], local: Mapping[int, Local], *, cuda: bool, store: Store) -> Compiled:
         """Before the first evaluation; recordings of evaluations go to the store."""
         return Compiled(
-            graph=graph, anchors=anchors, local=local, cuda=cuda, footprints=Footprints(), replays=Replays(store)
+            graph=graph,
+            anchors=anchors,
+            local=local,
+            cuda=cuda,
+            footprints=Footprints(),
+            replays=Replays(store),
+            batches={},
         )
 
     @cached_property

@@ -173,13 +173,13 @@ class Rows:
         )
 
 
-def work_of(problem: Problem) -> Work:
-    """What one evaluation of all instances of a problem needs at least."""
+def work_of(problem: Problem, *, instances: int | None = None) -> Work:
+    """What one evaluation of all instances of a problem, or of so many, needs at least."""
     if problem.method == "ibp":
         return Work(width=problem.centre.element_size())
     return count(
         problem.scheme,
-        instances=len(problem),
+        instances=instances or len(problem),
         varying=max(len(p) for p in problem.positions),
         each=problem.centre.shape[-1],
         width=problem.centre.element_size(),

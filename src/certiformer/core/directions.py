@@ -61,7 +61,7 @@ def directions(graph: Graph, ball: Ball, cuts: Cuts, chosen: Sequence[Group]) ->
                 (gradient,) = torch.autograd.grad(torch.stack(parts).sum(), x, retain_graph=True)
                 moves.append(torch.einsum("zund,ztn->ztd", gradient, ball.hot))
             gradients = torch.stack(moves, dim=1).nan_to_num(0.0, 0.0, 0.0).flatten(2)  # [piece, draw, t d]
-            rows = torch.linalg.svd(gradients, full_matrices=False)[2]
+            rows = torch.linalg.svd(gradients.cpu(), full_matrices=False)[2].to(gradients)  # a GPU takes one by one
             found += [rows[:, k] for k in range(min(group.most, rows.shape[1]))]
     across = _across(torch.stack(found, dim=1), cuts.normal[:, :, : ball.hot.shape[1]].flatten(2))
     return across.reshape(*across.shape[:2], *middle.shape[1:])

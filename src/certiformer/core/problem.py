@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .captured import Captured, Compiled
+from .counting import work_of
 from .deadline import NEVER, Deadline
 from .engine import Engine, first_reasons
 from .goal import Goal
@@ -22,9 +23,12 @@ from .part import Known
 from .relaxation import Scheme, Style, choose
 from .rounding import exact_products, whole_products
 from .sets import Ball, Cuts, Perturbation, Piece
+from .speed.batches import Batches, doubled
 from .speed.memory import default_budget
 from .speed.replay import Asked, Evaluation
 from .tune import RATE, Climb, Tuned, climb, tune, usual
+
+NORMALS = 4  # across which pieces on a GPU are cut, at least: zeros where they are not
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,18 +171,19 @@ class Problem:
     def margins(self, eps: Tensor, instances: list[int] | None = None, *, rounding: bool = True) -> Margins:
         """Margins of some instances, each within its radius, as many at a time as memory allows."""
         chosen = list(range(len(self))) if instances is None else instances
-        step = self.at_once(max(len(self.positions[i]) for i in chosen))
+        most = self.at_once(max(len(self.positions[i]) for i in chosen))
         parts: list[tuple[Box, list[str | None]]] = []
         k = 0
         while k < len(chosen):
             self.deadline.check()
+            step = self._batches.next(len(chosen) - k, most) if self._in_batches else most
             try:
                 parts.append(self._margins(eps[k : k + step], chosen[k : k + step], rounding, step))
             except torch.cuda.OutOfMemoryError:  # less was free than it seemed: fewer at a time
                 if step == 1:
                     raise
                 self.compiled.replays.store.forget_all()
-                step = -(-min(step, len(chosen)) // 2)
+                most = -(-min(step, len(chosen)) // 2)
             else:
                 k += step
         lower, upper = torch.cat([b.lower for b, _ in parts]), torch.cat([b.upper for b, _ in parts])
@@ -230,7 +235,9 @@ class Problem:
             return self._answer(self._learned(self.known, eps.to(self.centre), chosen, rounding))
         if self.method == "ibp" or not self.compiled.cuda:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
-        key, asked = self._padded(eps, chosen, rounding, most)
+        # always the same numbers of instances, so that few recordings serve
+        sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
+        key, asked = self._padded(eps, chosen, rounding, [most] if self._in_batches else sizes)
         if key in self.compiled.replays.refused:
             return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
         with torch.no_grad():
@@ -244,28 +251,36 @@ class Problem:
         parameters = {i: tuple(p[chosen] for p in ps) for i, ps in self.parameters.items()}
         return Asked(self.ball(eps.to(self.centre), chosen), self.rows(chosen), parameters)
 
-    def _padded(self, eps: Tensor, chosen: list[int], what: Hashable, most: int) -> tuple[Hashable, Asked]:
+    def _padded(self, eps: Tensor, chosen: list[int], what: Hashable, sizes: list[int]) -> tuple[Hashable, Asked]:
         """Of some instances, and the first again and again until there are as many as in a recording that there is, or
-        may be: always the same few numbers, so that few recordings serve. With the key of that."""
-        count = len(chosen)
-        if self.cuts is None:
-            sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= count]
-        else:  # there are more and more pieces
-            sizes = [k * doubled(count) for k in (1, 2, 4) if k * doubled(count) <= most] or [most]
-        usual = len(sizes) - 1 if self.cuts is None else 0
+        may be: one of these sizes. With the key of that."""
         kind = (self.p, self.joint, self.width is not None, self._normals, self.style, what, bool(self.parameters))
         blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
         keys = [(size, blocks, kind, self.goal and len(self.goal.rows)) for size in sizes]
-        fit = self.compiled.replays.fitting(keys, usual)
-        more = sizes[fit] - count
+        fit = self.compiled.replays.fitting(keys)
+        more = sizes[fit] - len(chosen)
         return keys[fit], self._asked(torch.cat([eps, eps[:1].expand(more)]), chosen + chosen[:1] * more)
+
+    @property
+    def _in_batches(self) -> bool:
+        """Whether these are pieces on a GPU, more and more of them."""
+        return self.cuts is not None and self.compiled.cuda
+
+    @cached_property
+    def _batches(self) -> Batches:
+        """How many of them are bounded at once."""
+        blocks = max(len(p) for p in self.positions)
+        known, key = self.compiled.batches, (blocks, self.style)
+        if key not in known:
+            known[key] = Batches.of(work_of(self, instances=1).flops)
+        return known[key]
 
     @property
     def _normals(self) -> int:
         """Across how many normals pieces are cut: on a GPU one of few numbers."""
         if self.cuts is None:
             return 0
-        return doubled(self.cuts.low.shape[1]) if self.compiled.cuda else self.cuts.low.shape[1]
+        return doubled(max(self.cuts.low.shape[1], NORMALS)) if self._in_batches else self.cuts.low.shape[1]
 
     def over(self, ball: Perturbation, chosen: list[int], *, rounding: bool = True) -> tuple[Box, list[str | None]]:
         """Margins of some instances over any set of inputs, and why there are none."""
@@ -333,7 +348,7 @@ class Problem:
     def tuned(self, eps: Tensor, *, steps: int, until: Deadline = NEVER, until_proved: bool = False) -> Problem:
         """This problem with planes optimised for a radius of each instance, one by one, by at most so many steps from
         those that it has."""
-        return self.climbed(eps, steps=steps, until=until, until_proved=until_proved)[0]
+        return self.climbed(eps, steps=steps, until=until, until_proved=until_proved).problem
 
     def climbed(
         self,
@@ -344,11 +359,11 @@ class Problem:
         at_once: int = 1,
         until: Deadline = NEVER,
         until_proved: bool = False,
-    ) -> tuple[Problem, list[float] | None]:
-        """This problem with planes optimised, and what a draft found of each instance with them; `at_once` instances
-        together, since the gradient keeps numbers of every sweep."""
+    ) -> Climbed:
+        """This problem with planes optimised; `at_once` instances together, since the gradient keeps numbers of every
+        sweep."""
         if self.method == "ibp":
-            return self, None
+            return Climbed(self, None, 0)
         rough = self.draft() or self  # whatever is found there holds in any precision
         found: list[Tuned] = []
         for k in range(0, len(self), at_once):
@@ -360,13 +375,14 @@ class Problem:
         joined = {i: tuple(torch.cat(ps) for ps in zip(*(f.parameters[i] for f in found), strict=True)) for i in names}
         problem = replace(self, parameters={i: tuple(p.to(self.centre) for p in ps) for i, ps in joined.items()})
         reached = [f.reached for f in found if f.reached is not None]
-        return problem, torch.cat(reached).tolist() if len(reached) == len(found) else None
+        margins = torch.cat(reached).tolist() if len(reached) == len(found) else None
+        return Climbed(problem, margins, found[-1].steps)
 
     def _climbing(self, eps: Tensor, chosen: list[int], most: int) -> tuple[Tuned, Callable[[Parameters], Climb]]:
         """Where optimising the planes of some instances begins, and its step."""
         limits = None if self.goal is None else self.goal.limits.to(self.centre)
         key, asked = (
-            self._padded(eps, chosen, "climb", most) if self.compiled.cuda else (None, self._asked(eps, chosen))
+            self._padded(eps, chosen, "climb", [most]) if self.compiled.cuda else (None, self._asked(eps, chosen))
         )
 
         def least(lower: Tensor) -> Tensor:
@@ -385,9 +401,13 @@ class Problem:
         return Tuned(asked.parameters, None) if asked.parameters else usual(engine(asked), asked.rows, least), step
 
 
-def doubled(count: int) -> int:
-    """The least power of two that is not less."""
-    return 1 << (count - 1).bit_length()
+class Climbed(NamedTuple):
+    """A problem with planes of its own, what a draft found of each instance with them, and how many steps the last
+    instances took."""
+
+    problem: Problem
+    margins: list[float] | None
+    steps: int
 
 
 def _widths(widths: list[Tensor | None], positions: tuple[tuple[int, ...], ...]) -> Tensor | None:

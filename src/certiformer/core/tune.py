@@ -37,15 +37,16 @@ class Climb(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """The best parameters of each instance, and the margin with them: None where none was computed."""
+    """The best parameters of each instance, the margin with them, None where none was computed, and the steps taken."""
 
     parameters: Parameters
     reached: Tensor | None
+    steps: int = 0
 
     def first(self, count: int) -> Tuned:
         """Of the first instances: the others only pad the batch."""
         parameters = {i: tuple(p[:count] for p in own) for i, own in self.parameters.items()}
-        return Tuned(parameters, None if self.reached is None else self.reached[:count])
+        return Tuned(parameters, None if self.reached is None else self.reached[:count], self.steps)
 
 
 def usual(engine: Engine, rows: Tensor, least: Callable[[Tensor], Tensor]) -> Tuned:
@@ -90,7 +91,7 @@ def tune(
         return start
     current, best, reached, scale = flat(start.parameters), flat(start.parameters), start.reached, None
     optimizer = torch.optim.Adam([current], lr=rate)
-    idle = 0
+    idle = taken = 0
     for k in range(steps):
         if scale is None and reached is not None:
             scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps)
@@ -99,7 +100,7 @@ def tune(
             break
         for group in optimizer.param_groups:
             group["lr"] = rate * (1 - k / steps)
-        at = step(parted(current, start.parameters))
+        at, taken = step(parted(current, start.parameters)), k + 1
         found = torch.where(torch.isfinite(at.reached) & at.good, at.reached, -torch.inf)
         if reached is None:
             reached = found
@@ -113,7 +114,7 @@ def tune(
         current.grad = -at.gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) / scale[:, None]
         optimizer.step()
         current.clamp_(0, 1)
-    return Tuned(parted(best, start.parameters), reached)
+    return Tuned(parted(best, start.parameters), reached, taken)
 
 
 def flat(parameters: Parameters) -> Tensor:

@@ -147,13 +147,13 @@ class Replays:
     pool: list[Any] = field(default_factory=list)  # the memory they share: what one leaves there is copied at once
     asked: dict[Hashable, int] = field(default_factory=dict)
 
-    def fitting(self, keys: Sequence[Hashable], usual: int) -> int:
-        """Which of these to use for a batch, given those of all sizes that hold it, the smallest first; the `usual` one
+    def fitting(self, keys: Sequence[Hashable]) -> int:
+        """Which of these to use for a batch, given those of all sizes that hold it, the smallest first; the largest
         where none is recorded."""
         with self.store.lock:
             known = next((i for i, key in enumerate(keys) if key in self.recorded), None)
             if known is None:
-                return usual
+                return len(keys) - 1
             small, larger = keys[0], keys[known]
             self.asked[small] = self.asked.get(small, 0) + 1
             if known == 0 or small in self.refused or self.asked[small] <= OFTEN:

@@ -1,0 +1,79 @@
+"""What branch and bound chooses: how many pieces at a time, which cuts are tried, and when planes are optimised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+import torch
+
+from certiformer.core import branch
+from certiformer.core.branch import Branching
+from certiformer.core.deadline import NEVER, Deadline
+from certiformer.core.problem import Problem
+from certiformer.core.speed.batches import FEW, MOST, Batches, doubled
+from certiformer.questions.inputs import prepare, problem_of
+from conftest import IDS, random_model
+
+WIDE = 1.5  # where nothing is proved of the model below
+
+
+def problem() -> Problem:
+    prepared = prepare(random_model(layers=2, scale=0.3, seed=2), IDS)
+    return problem_of([(prepared, s) for s in ((1,), (2,))], p=2.0, method="backward", relaxation="tight")
+
+
+@pytest.mark.parametrize(("flops", "few", "many"), [(1e6, FEW, MOST), (3e10, 32, 256), (2e11, 4, 32), (1e15, 1, 8)])
+def test_batches_are_of_two_sizes(flops: float, few: int, many: int) -> None:
+    batches = Batches.of(flops)
+    assert batches == (few, many)
+    assert [batches.next(left, 10**6) for left in (1, many // 2, many // 2 + 1, 10 * many)] == [few, few, many, many]
+    assert batches.next(10 * many, 3) == 3  # no more than memory holds
+
+
+def test_numbers_are_doubled_up() -> None:
+    assert [doubled(k) for k in (1, 2, 3, 4, 5, 64, 65)] == [1, 2, 4, 4, 8, 64, 128]
+
+
+def grown() -> Branching:
+    branching = Branching(problem())
+    branching.grow([WIDE, WIDE], 4)
+    return branching
+
+
+def test_cuts_that_won_are_tried_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch, "LEARNED", 2)
+    branching = grown()
+    assert branching.won.total() == 6  # three cuts of each ball
+    kinds = list(branching.tried)
+    best = max(kinds, key=lambda k: (branching.won[k] + 1) / (branching.tried[k] + 2))
+    picked = branching._promising(kinds, [True] * len(kinds))
+    assert kinds[picked[0]] == best
+    assert len(picked) == branch.PICKED
+    assert branching._promising(kinds, [False] * len(kinds)) == []
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, each: float) -> None:
+    """Time passes when it is looked at."""
+    ticks: Iterator[float] = (k * each for k in count())
+    monkeypatch.setattr("time.monotonic", lambda: next(ticks))
+
+
+def test_planes_that_take_too_long_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    branching = grown()
+    branching.tuned_at_once = 1
+    clock(monkeypatch, 1.0)
+    branching.tune([WIDE, WIDE], Deadline(12.0))
+    assert branching.tuned_at_once == 0
+    assert not any(leaf.parameters for leaf in branching.leaves)
+
+
+def test_planes_of_all_pieces_are_optimised_where_there_is_time() -> None:
+    branching = grown()
+    branching.tuned_at_once = 3  # of eight
+    before = [leaf.margin for leaf in branching.leaves]
+    branching.tune([WIDE, WIDE], NEVER)
+    assert all(leaf.parameters for leaf in branching.leaves)
+    after = [leaf.margin for leaf in branching.leaves]
+    assert torch.tensor(after).min() > torch.tensor(before).min()

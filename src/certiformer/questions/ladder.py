@@ -11,7 +11,8 @@ from ..core.problem import Problem
 from ..options import Options
 
 FIRST: Method = "backward-forward"
-SEARCHED = 6.0  # evaluations that a search by tighter bounds should take
+SEARCHED = 4.0  # evaluations after which a search by tighter bounds has said most of what it will say
+BUSY = 2e12  # operations a second of an evaluation that keeps a GPU busy, about
 SHARE = 0.6  # of the time left that they may take: the rest is for pieces
 
 Climb = Callable[[], Problem]  # the problem by the tightest method, made when there is time for it
@@ -54,7 +55,15 @@ def tighter(problem: Problem, climb: Climb, *, seconds: float, evaluations: floa
     for other in (full, *(_with(full, k) for k in dict.fromkeys((layers // 2, 0)) if k < layers)):
         if (other.method, other.style) == (problem.method, problem.style):
             return None
-        predicted = seconds * work_of(other).flops / max(1.0, work_of(problem).flops)
-        if evaluations * predicted <= SHARE * problem.deadline.left:
+        if evaluations * predicted(problem, other, seconds) <= SHARE * problem.deadline.left:
             return replace(other, deadline=problem.deadline)
     return None
+
+
+def predicted(problem: Problem, other: Problem, seconds: float) -> float:
+    """Seconds of an evaluation by another way, where one of the problem's own took so many: a CPU goes by operations, a
+    GPU by kernels, until each of them keeps it busy."""
+    own, others = work_of(problem), work_of(other)
+    if problem.compiled.cuda:
+        return max(seconds * len(others.products) / max(1, len(own.products)), others.flops / BUSY)
+    return seconds * others.flops / max(1.0, own.flops)

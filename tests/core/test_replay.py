@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -213,6 +214,19 @@ def test_pieces_are_replayed_with_planes_of_their_own(count: int) -> None:
         assert list(found.reasons) == reasons
     assert asked.compiled.replays.recorded
     assert not asked.compiled.replays.refused
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_garbage_waits_while_a_recording_is_made(enabled: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(KeyError), replay.uncollected():
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

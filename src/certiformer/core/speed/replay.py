@@ -7,9 +7,11 @@ that launching it costs nothing, runs plainly.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -90,7 +92,7 @@ class Recording:
     def of(evaluate: Evaluate[R], asked: Asked, pool: Any) -> Recording:
         own = asked.copied()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with uncollected(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             result = evaluate(own)
         return Recording(own, graph, result)
 
@@ -102,6 +104,18 @@ class Recording:
         torch._foreach_copy_(mine, theirs)
         self.graph.replay()
         return self.result.copied()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Garbage waits: it may hold another recording, and to let that go spoils the one that is made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Store:

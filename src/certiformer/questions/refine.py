@@ -15,6 +15,7 @@ from ..core.branch import cuttable
 from ..core.deadline import Deadline, OutOfTime
 from ..core.part import Known
 from ..core.problem import Margins, Problem
+from ..errors import InputError
 from ..options import Options
 from .ladder import Climb, tighter
 from .parts import Parting
@@ -125,4 +126,8 @@ def radii_of(eps: Tensor, like: Tensor) -> Tensor:
     """Radii in the precision of the bounds, none smaller than asked for: that would be an easier question."""
     eps = eps.to(device=like.device, dtype=torch.float64)
     rounded = eps.to(like.dtype)
-    return torch.where(rounded.double() < eps, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+    radii = torch.where(rounded.double() < eps, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+    for asked, used in zip(eps.tolist(), radii.tolist(), strict=True):
+        if not 0 <= used < math.inf:
+            raise InputError(f"eps={asked:g}: expected a finite radius of 0 or more")
+    return radii

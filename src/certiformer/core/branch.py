@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..errors import out_of_memory
 from .counting import work_of
 from .deadline import Deadline
 from .directions import directions, groups
@@ -151,9 +152,11 @@ class Branching:
             try:
                 self._tuned(bare, eps, 0, until)
                 return self._tuned(failing, eps, STEPS, until)
-            except torch.cuda.OutOfMemoryError:  # less was free than it seemed
-                self.problem.compiled.replays.store.forget_all()
-                self.tuned_at_once //= 2
+            except (MemoryError, RuntimeError) as error:  # less was free than it seemed
+                if not out_of_memory(error):
+                    raise
+            self.problem.compiled.replays.store.forget_all()
+            self.tuned_at_once //= 2
 
     def _tuned(self, leaves: list[Leaf], eps: list[float], steps: int, until: Deadline) -> None:
         if not leaves:

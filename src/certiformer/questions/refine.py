@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..core.branch import cuttable
-from ..core.deadline import Deadline, OutOfTime
+from ..core.deadline import Deadline, OutOfTime, while_there_is_room
 from ..core.part import Known
 from ..core.problem import Margins, Problem
 from ..errors import InputError
@@ -55,7 +54,7 @@ def margins_within(
         return _nothing(problem, f"out of time after {options.timeout or options.seconds:g} s")
     took = time.perf_counter() - began
     best = [margins]
-    with suppress(OutOfTime):
+    with while_there_is_room():
         for found in Refining(eps, options, rounding, until_proved, refuted, climb, ways).steps(margins, took):
             best.append(best[-1].better(found))
     return best[-1]

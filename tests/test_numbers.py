@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from certiformer.errors import InputError
 from certiformer.norms import norm_name, norm_order
-from certiformer.numbers import at_least, at_most, down, share, up
+from certiformer.numbers import asked, at_least, down, share, up, written
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 RADII = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
@@ -23,25 +23,37 @@ RADII = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 @example(9.9999, 3)
 def test_rounded_to_the_safe_side(value, digits):
     assert Decimal(down(value, digits)) <= Decimal(value) <= Decimal(up(value, digits))
-    for written in (down(value, digits), up(value, digits)):
-        assert abs(Decimal(written) - Decimal(value)) <= abs(Decimal(value)) * Decimal(10) ** (1 - digits)
+    for shown in (down(value, digits), up(value, digits)):
+        assert abs(Decimal(shown) - Decimal(value)) <= abs(Decimal(value)) * Decimal(10) ** (1 - digits)
 
 
 @given(RADII)
 @example(0.3)
+@example(0.7)
 @example(1e23)
 @example(5e-324)
-def test_an_asked_radius_is_echoed_and_never_enlarged(value):
-    assert Decimal(at_most(value)) <= Decimal(value)
-    assert at_least(at_most(value)) == value
+def test_an_asked_radius_is_echoed_and_never_more_than_what_is_proved(value):
+    assert Decimal(written(value)) == Decimal(repr(value)) <= Decimal(at_least(value))
+    assert at_least(value) <= math.nextafter(value, math.inf)
+    assert asked(written(value)) == value
 
 
 @given(st.decimals(min_value=0, max_value=10**6, places=8))
 @example(Decimal("0.90689496"))
 @example(Decimal("0.3"))
+@example(Decimal("0.7"))
 def test_what_is_typed_comes_back_as_it_was(number):
-    assert Decimal(at_least(str(number))) >= number
-    assert Decimal(at_most(at_least(str(number)))) == number
+    assert Decimal(written(asked(str(number)))) == number
+    assert asked(str(number)) == float(number)
+    assert Decimal(at_least(asked(str(number)))) >= number
+
+
+@given(st.decimals(min_value=0, max_value=10, places=24))
+@example(Decimal("0.70000000000000001"))
+@example(Decimal("1e-400"))
+def test_what_no_float_is_written_as_is_asked_by_the_next_larger_one(number):
+    assert Decimal(at_least(asked(str(number)))) >= Decimal(written(asked(str(number)))) >= number
+    assert Decimal(repr(math.nextafter(asked(str(number)), -math.inf))) < number
 
 
 @given(RADII, st.floats(min_value=1e-300, allow_nan=False, allow_infinity=False))
@@ -58,6 +70,8 @@ def test_what_is_not_there_is_a_dash():
 def test_what_is_no_number_is_said(typed):
     with pytest.raises(InputError, match="expected a number"):
         at_least(typed)
+    with pytest.raises(InputError, match="expected a number"):
+        asked(typed)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from certiformer.data import Dataset, Example, load_data
 from certiformer.errors import InputError
 from certiformer.models.folder import CONFIG
 from certiformer.models.network import LAYER_NORMS, Config
-from certiformer.recipe import SHORT_NAMES, Recipe
+from certiformer.recipe import Recipe
 from certiformer.training import Progress, Trained, checkpoint, train
 
 Stored = Literal["float32", "float16"]
@@ -103,18 +103,6 @@ def _tiny_data(data: Dataset) -> Dataset:
     return replace(data, train=some(data.train, 256), dev=some(data.dev, 64), test=some(data.test, 64))
 
 
-def train_command(entry: Entry) -> str:
-    """The command line that trains this entry anywhere: no path of this machine is in it."""
-    words = [f"--data {entry.data}"]
-    for part in (entry.config, entry.recipe):
-        for f in fields(part):
-            value = getattr(part, f.name)
-            if "help" in f.metadata and value != f.default:
-                words.append(f"{SHORT_NAMES.get(f.name, '--' + f.name.replace('_', '-'))} {value}")
-    stored = [] if entry.stored_as == "float32" else [f"--stored-as {entry.stored_as}"]
-    return " ".join(["certiformer train", *words, *stored, "--out", entry.name])
-
-
 def train_entry(
     entry: Entry,
     data: Dataset,
@@ -132,7 +120,7 @@ def train_entry(
         device=device,
         stored_as=entry.stored_as,
         name=entry.name,
-        command=train_command(entry),
+        source=("--data", entry.data),
         progress=progress,
     )
 

@@ -19,6 +19,12 @@ class UnsupportedError(CertiformerError):
     """The model uses operations that cannot be bounded; the message lists all of them."""
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: that of a GPU, or of this machine, which torch says with an error of its own."""
+    said = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    return said or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
 def short(value: object, limit: int = 80) -> str:
     """A value as it is restated in a message: written out, and cut where it is long."""
     written = repr(value)

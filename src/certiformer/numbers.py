@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
 
 from .errors import InputError
 
@@ -33,29 +33,31 @@ def share(certified: float | None, attacked: float | None) -> str:
     return f"{int(part)}%"
 
 
-def at_least(written: str) -> float:
-    """The smallest float that is not less than a number as it is written: what holds for it holds for the number."""
+def at_least(number: str | float) -> float:
+    """The smallest float that is not less than a number as it is written: what holds for it holds for the number. A
+    float is the number that it is written as: 0.7, and not the float itself, which is a little less."""
     try:
-        exact, value = Decimal(written.strip()), float(written)
+        exact, value = Decimal(str(number).strip()), float(number)
     except (ArithmeticError, ValueError):
-        raise InputError(f"{written!r}: expected a number") from None
+        raise InputError(f"{number!r}: expected a number") from None
     if math.isfinite(value) and Decimal(value) < exact:
         value = math.nextafter(value, math.inf)
     return value
 
 
-def at_most(value: float) -> str:
-    """The shortest number, as it is written, that is not more than `value` and that `at_least` reads as `value`."""
+def asked(text: str) -> float:
+    """A number that was typed, as the float that is written like it; the next larger one where none is."""
+    value = at_least(text)
+    before = math.nextafter(value, -math.inf)
+    return before if math.isfinite(value) and Decimal(repr(before)) >= Decimal(text.strip()) else value
+
+
+def written(value: float) -> str:
+    """A number that was asked about, as short as it can be told from other floats; `at_least` has what is proved."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
-    exact = Decimal(value)
-    for digits in range(1, 18):
-        step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-        written = f"{exact.quantize(step, rounding=ROUND_FLOOR).normalize():f}"
-        if at_least(written) == value:
-            break
-    short = f"{Decimal(written):.{digits - 1}e}"
-    return written if 1e-5 <= abs(value) < 1e16 else short
+    exact = Decimal(repr(value)).normalize()
+    return f"{exact:f}" if 1e-5 <= abs(value) < 1e16 else f"{exact:.{len(exact.as_tuple().digits) - 1}e}"
 
 
 def _rounded(value: float, digits: int, *, up: bool) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .colours import LIGHT, PROVED, REACHED, absolute, relative
 from .norms import norm_name
-from .numbers import at_most, down, up
+from .numbers import down, up, written
 from .text import visible
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class CertifyResult(Result):
     def _line(self) -> str:
         how = "substitutions" if any(self.positions) else "given sets"
         how = how if self.replaced is None else f"{how} of at most {self.replaced} words at once"
-        how = how if self.eps is None else f"eps={at_most(self.eps)} in {norm_name(self.norm)}"
+        how = how if self.eps is None else f"eps={written(self.eps)} in {norm_name(self.norm)}"
         why = f", {self.reason}" if self.reason else ""
         return f"{self.status!r}, {how}, {len(self.statuses):,} sets, {self.method}, {self.seconds:.1f} s{why}"
 
@@ -384,7 +384,7 @@ class Bounds(Result):
         return _weakest(zip(self.positions, (0 if c else 5 for c in self.certified), strict=True))
 
     def _line(self) -> str:
-        eps = ", ".join(at_most(e) for e in sorted(set(self.eps))[:3])
+        eps = ", ".join(written(e) for e in sorted(set(self.eps))[:3])
         proved = f"{sum(self.certified):,} of {len(self.eps):,} sets certified"
         return f"eps {eps} in {norm_name(self.norm)}, {proved}, {self.method} {self.relaxation}, {self.seconds:.1f} s"
 

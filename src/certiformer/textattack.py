@@ -15,7 +15,7 @@ from .api import Certifier
 from .errors import InputError, ModelError, short
 from .models import Model, load
 from .norms import norm_name
-from .numbers import at_most
+from .numbers import written
 from .options import CertifyCall, CertifyQuestion, only
 from .results import frame
 
@@ -117,7 +117,7 @@ def _threat(call: CertifyCall) -> str:
     count = call.words or 1
     moved = f"any {count} words, each" if count > 1 else "any one word"
     moved = moved if call.positions is None else f"the words {short(call.positions)}"
-    return f"embeddings of {moved} moved by up to {at_most(call.eps)} in {norm_name(call.p)}"
+    return f"embeddings of {moved} moved by up to {written(call.eps)} in {norm_name(call.p)}"
 
 
 def _opened(wrapper: Any) -> Model:

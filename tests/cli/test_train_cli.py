@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from calling import run
 from certiformer.models import load
+from certiformer.recipe import SHORT_NAMES, Config, Recipe
 from certiformer.training import Trained
 
 ROWS = "label\tsentence\n" + "".join(f"{i % 2}\tit's {('bad', 'good')[i % 2]} {i % 7}\n" for i in range(60))
@@ -38,7 +40,7 @@ def test_train_eval_and_the_command_in_the_card(tmp_path, tables, capsys):
     assert model.facts["layer_norm"] == "standard"
     assert model.facts["command"].startswith("certiformer train --data ")
     card = (tmp_path / "m" / "README.md").read_text()
-    assert "certiformer train --data tables --out m --layers 2" in card
+    assert "certiformer train --data tables --out m --layers 2 --vocab-size" in card
     assert str(tmp_path) not in card + (tmp_path / "m" / "config.json").read_text()
     code, out, _ = run(capsys, "eval", tmp_path / "m", "--data", tables / "test.tsv", "--device", "cpu")
     assert code == 0
@@ -51,22 +53,42 @@ def test_train_eval_and_the_command_in_the_card(tmp_path, tables, capsys):
 @pytest.mark.parametrize(
     ("typed", "kept"),
     [
-        ("--data sst --data-dir /home/me/data --out /tmp/runs/m/", "--data sst --out m"),
-        ("-o/tmp/runs/m --data-dir=d --data '/a b/my table.tsv'", "--data 'my table.tsv' --out m"),
-        ("-qo ../runs/m --layers 2 --layer-norm none --float16", "--out m --float16 --layers 2 --layer-norm none"),
+        ("--data sst --data-dir /home/me/data --out /tmp/runs/m/", "--data sst"),
+        (
+            "-o/tmp/runs/m --data-dir=d --data '/a b/my table.tsv' --label-column 2",
+            "--data 'my table.tsv' --label-column 2",
+        ),
+        ("-qo ../runs/m --layers 2 --layer-norm none --float16 --labels-from 1", "--data sst --labels-from 1"),
     ],
 )
 def test_no_path_of_this_machine_goes_into_a_card(typed, kept, monkeypatch, capsys):
     told = []
 
-    def record(config, data, out, *, command, **others):
-        told.append(command)
+    def record(config, data, out, *, source, **others):
+        told.append(shlex.join(source))
         return Trained(out, config, 0.5, None, 1.0, ())
 
     monkeypatch.setattr("certiformer.training.train", record)
     monkeypatch.setattr("certiformer.data.load_data", lambda *_, **__: None)
     assert run(capsys, "train", *shlex.split(typed))[0] == 0
-    assert told == [f"certiformer train {kept}"]
+    assert told == [kept]
+
+
+def test_the_command_of_a_card_trains_the_same_model_whatever_the_defaults_are(tmp_path, tables, capsys, monkeypatch):
+    said = ["--layers", "2", "--layer-norm", "standard", "--float16", "--word-dropout", "0.1", *SMALL]
+    assert run(capsys, "train", "--data", tables, "--out", tmp_path / "m", *said)[0] == 0
+    first = load(tmp_path / "m")
+    command = shlex.split(first.facts["command"])
+    flags = set(command[2::2])
+    told = {f"--{f.name.replace('_', '-')}" for f in fields(Recipe) if getattr(Recipe(), f.name) is not None}
+    told |= {SHORT_NAMES.get(f.name, f"--{f.name.replace('_', '-')}") for f in fields(Config) if "help" in f.metadata}
+    assert flags == told | {"--data", "--out", "--stored-as", "--device"}
+    (tmp_path / "m").rename(tmp_path / "first")
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, *command[1:])[0] == 0
+    again = load(tmp_path / "m")
+    assert again.hashes() == first.hashes()
+    assert again.facts["recipe"] == first.facts["recipe"]
 
 
 def test_quiet_prints_the_result_only(tmp_path, tables, capsys):

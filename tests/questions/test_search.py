@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import certiformer as cf
+from certiformer.core.deadline import NEVER
 from certiformer.core.problem import Margins
 from certiformer.models import bundled
 from certiformer.options import Question
 from certiformer.questions import closing
 from certiformer.questions.bracket import Bracket
-from certiformer.questions.closing import verify
+from certiformer.questions.closing import Stage, proved, verify
 from certiformer.questions.inputs import prepare, problem_of
 from certiformer.questions.positions import position_sets
 from conftest import IDS, random_model
@@ -202,6 +203,66 @@ def test_a_draft_that_proves_nothing_is_given_up() -> None:
     count, radius = searched(margin, lambda eps: margin(eps) - 4)
     assert 0.03 * (1 - 2e-3) <= radius < 0.03
     assert count <= 10
+
+
+def together(margins: list[Callable[[float], float]], *, draft: float = 1.0) -> tuple[list[int], list[float]]:
+    """How many evaluations each of some instances of one model takes, and its radius; a draft is off by a factor."""
+
+    def problem(off: float, made: Any) -> Any:
+        def bounded(eps: torch.Tensor, chosen: list[int], *, rounding: bool) -> Any:
+            values = [margins[i](e * off) for i, e in zip(chosen, eps.tolist(), strict=True)]
+            return SimpleNamespace(least=torch.tensor(values, dtype=torch.float64))
+
+        centre = torch.ones(1, dtype=torch.float64)
+        return SimpleNamespace(centre=centre, p=2.0, method="backward", deadline=NEVER, margins=bounded, draft=made)
+
+    whole = problem(1.0, lambda: problem(draft, None))
+    brackets = [Bracket(3.0, 1.0) for _ in margins]
+    stage = Stage(1e-3, [0] * len(margins), [], lambda _: None)
+    radii = proved(whole, brackets, list(range(len(margins))), stage)
+    return stage.calls, radii
+
+
+ENDS = [0.02 * 1.15**k for k in range(8)]
+
+
+def off_a_cliff(end: float) -> Callable[[float], float]:
+    """A margin that says nothing before its end, nor past it."""
+    return lambda eps: 3.0 if eps < end else -math.inf
+
+
+@pytest.mark.parametrize(("power", "most"), [(1.5, 5.0), (4.0, 6.0), (12.0, 6.5), (30.0, 7.5)])
+def test_words_that_lose_alike_tell_each_other_how(power: float, most: float) -> None:
+    """The ends are from a fiftieth of the linearised radius on, and half as far from each other."""
+    calls, radii = together([collapsing(end, power) for end in ENDS], draft=1.003)
+    assert all(end * (1 - 2e-3) <= radius < end for end, radius in zip(ENDS, radii, strict=True))
+    assert sum(calls) / len(calls) <= most
+
+
+@given(powers=st.lists(st.floats(1.0, 60.0), min_size=6, max_size=6), cliffs=st.sets(st.integers(0, 5)))
+def test_words_that_lose_otherwise_than_others_are_searched_as_far(powers: list[float], cliffs: set[int]) -> None:
+    """What the first ones tell may be wrong for the rest, which then costs time and nothing else."""
+    ends = ENDS[:6]
+    margins = [off_a_cliff(e) if k in cliffs else collapsing(e, powers[k]) for k, e in enumerate(ends)]
+    calls, radii = together(margins)
+    assert all(end * (1 - 2e-3) <= radius < end for end, radius in zip(ends, radii, strict=True))
+    assert max(calls) <= 30
+
+
+@pytest.mark.parametrize("off", [1.0, 1.0005, 0.9995])
+def test_off_a_cliff_what_a_draft_left_open_is_halved(off: float) -> None:
+    """Some ten halvings from a factor of two to the tolerance, the way there, and no second search from the start."""
+    calls, radii = together([off_a_cliff(end) for end in ENDS], draft=off)
+    assert all(end * (1 - 2e-3) <= radius < end for end, radius in zip(ENDS, radii, strict=True))
+    assert sum(calls) / len(calls) <= 15
+
+
+def test_where_drafts_mislead_the_others_do_without() -> None:
+    """Drafts that see an end at half the way: so it is in single precision where models are saturated."""
+    calls, radii = together([off_a_cliff(end) for end in ENDS], draft=2.0)
+    assert all(end * (1 - 2e-3) <= radius < end for end, radius in zip(ENDS, radii, strict=True))
+    assert sum(calls) / len(calls) <= 19
+    assert sorted(calls)[4] <= 15
 
 
 @pytest.mark.parametrize("more", [{}, {"splits": 2}, {"steps": 2}])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import certiformer as cf
 from calling import run
 from certiformer.errors import InputError
 from certiformer.sweep import on_ray
@@ -35,6 +36,16 @@ def test_a_cluster_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "nowhere")
     with pytest.raises(InputError, match="no cluster at RAY_ADDRESS=nowhere"):
         on_ray.OnRay(1)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_without_enough_gpus_nothing_is_left_in_the_folder(model, tmp_path, monkeypatch, workers):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    asked = {"eps": 0.01, "split": "test", "out": tmp_path / "out"}
+    with pytest.raises(InputError, match="num_gpus=64: there are"):
+        cf.sweep(model, sentences(2), on="ray", num_gpus=64, workers=workers, **asked)
+    assert not ray.is_initialized()
+    assert cf.sweep(model, sentences(2), device="cpu", **asked).complete
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from certiformer._version import __version__
 from certiformer.data import Example, load_data
 from certiformer.errors import InputError
 from certiformer.models import Config, load
@@ -243,11 +244,17 @@ def test_evaluate_refuses_labels_the_model_does_not_have(tmp_path, data):
 
 
 def test_the_card_says_what_was_done(tmp_path, data):
-    folder = train(
-        CONFIG, data, tmp_path / "m", recipe=RECIPE, device="cpu", stored_as="float16", command="the command"
-    ).folder
+    source = ("--data", "the data")
+    folder = train(CONFIG, data, tmp_path / "m", recipe=RECIPE, device="cpu", stored_as="float16", source=source).folder
     card = (folder / "README.md").read_text()
-    for word in ("made-up", "the command", "float16", "200", "| seed | 0 |"):
+    for word in (
+        "made-up",
+        "certiformer train --data 'the data' --out m --layers",
+        "float16",
+        "200",
+        "| seed | 0 |",
+        f"certiformer {__version__}",
+    ):
         assert word in card
     facts = load(folder).facts
     assert f"{facts['dev_accuracy']:.2%}" in card

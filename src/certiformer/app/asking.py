@@ -11,7 +11,7 @@ from typing import get_args
 from .. import strict
 from ..core.names import Budget
 from ..errors import InputError, short
-from ..numbers import at_least
+from ..numbers import asked
 
 NORMS = ("1", "2", "inf")
 WORDS = (1, 2, 3)  # that move together
@@ -34,8 +34,8 @@ class Asked:
 
     @property
     def eps(self) -> float:
-        """The radius as a number, not less than it is written."""
-        return at_least(self.radius)
+        """The radius as a number."""
+        return asked(self.radius)
 
 
 def read(body: bytes, *, models: Collection[str], longest: int) -> Asked:

@@ -16,7 +16,7 @@ import traceback
 from typing import Any, TextIO
 
 from ..api import Certifier
-from ..errors import CertiformerError, ModelError
+from ..errors import CertiformerError, ModelError, out_of_memory
 from ..models import Model, load
 from ..models.device import pick_device
 from ..options import Options
@@ -50,9 +50,10 @@ class Worker:
             answer.give(self.options)
         except CertiformerError as error:
             self.tell("end", state="failed", message=str(error))
-        except MemoryError:
-            self.tell("end", state="failed", message="out of memory: fewer words at once or a shorter text need less")
         except Exception as error:
+            if out_of_memory(error):
+                told = "out of memory: fewer words at once or a shorter text need less"
+                return self.tell("end", state="failed", message=told)
             traceback.print_exc()
             self.tell("end", state="failed", message=f"unexpected {type(error).__name__}; the server's log has more")
 

@@ -66,7 +66,7 @@ def _told(error: BaseException) -> int:
 
 
 def _cause(error: BaseException) -> tuple[str, int]:
-    from ..errors import CertiformerError
+    from ..errors import CertiformerError, out_of_memory
 
     message = " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
@@ -80,14 +80,7 @@ def _cause(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"error: {where}{error.strerror or message or type(error).__name__}", MACHINE
-    if isinstance(error, MemoryError) or _memory(error, message):
+    if out_of_memory(error):
         return "error: out of memory; fewer words at once, a shorter text or a smaller model need less", MACHINE
     told = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return f"error: unexpected {told}; please report it with the output of {TRACEBACK}=1", MACHINE
-
-
-def _memory(error: BaseException, message: str) -> bool:
-    """Whether torch ran out of memory, on a GPU or on the CPU."""
-    return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError) and "allocate memory" in message
-    )

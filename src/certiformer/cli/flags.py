@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from ..numbers import at_least
+from ..numbers import asked
 from .terminal import logged
 
 SHORT = {"model": "-m", "norm": "-p", "eps": "-e", "file": "-f", "out": "-o", "quiet": "-q", "verbose": "-v"}
-PARSERS: dict[str, Callable[[str], Any]] = {"eps": at_least}
+PARSERS: dict[str, Callable[[str], Any]] = {"eps": asked, "at": asked}
 PLAIN = (bool, int, float, str, Path)
 K = TypeVar("K")
 Command = Callable[..., None]

@@ -15,7 +15,7 @@ import typer
 from ..core.names import option
 from ..errors import InputError
 from ..named import DEFAULT, check_name
-from ..numbers import at_most
+from ..numbers import written
 from ..sweep.options import SweepCall
 from . import CONTRADICTION, INTERRUPTED, UNKNOWN
 from .flags import Given, command, many_arguments
@@ -173,7 +173,7 @@ def _show(result: SweepResult, compared: Comparison | None, *, quiet: bool) -> N
     if quiet:
         for case in result.cases:
             for point in result.figures(case.number).whole.curve:
-                row(case.model, case.norm, str(case.words), at_most(point.eps), repr(point.least), repr(point.most))
+                row(case.model, case.norm, str(case.words), written(point.eps), repr(point.least), repr(point.most))
         return
     for case in result.cases:
         found = result.figures(case.number)
@@ -183,7 +183,7 @@ def _show(result: SweepResult, compared: Comparison | None, *, quiet: bool) -> N
         made = table("radius", "certified", "not refuted", "between")
         for point in found.whole.curve:
             between = point.unknown + point.error
-            made.add_row(at_most(point.eps), point.proved, point.open_to, f"{between:,}")
+            made.add_row(written(point.eps), point.proved, point.open_to, f"{between:,}")
         console().print(made)
     if compared is not None:
         _show_pairs(compared)
@@ -198,7 +198,7 @@ def _show_pairs(found: Comparison) -> None:
     made = table("radius", "both", f"only {first}", f"only {second}", "neither", "by chance")
     for pair in found.pairs:
         counts = (f"{n:,}" for n in (pair.both, pair.first, pair.second, pair.neither))
-        made.add_row(at_most(pair.eps), *counts, f"{pair.chance:.2g}")
+        made.add_row(written(pair.eps), *counts, f"{pair.chance:.2g}")
     console().print(made)
 
 

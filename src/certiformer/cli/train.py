@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, replace
@@ -51,7 +50,7 @@ def train(given: Given) -> int:
     recipe = replace(recipe, precision="bfloat16") if asked.bfloat16 else recipe
     loaded = load_data(asked.data, data_dir=asked.data_dir, tables=given(Tables))
     stored: Literal["float32", "float16"] = "float16" if asked.float16 else asked.stored_as
-    settings: dict[str, Any] = {"device": given.device, "stored_as": stored, "command": portable(given)}
+    settings: dict[str, Any] = {"device": given.device, "stored_as": stored, "source": source_of(given)}
     try:
         with training_progress(quiet=asked.quiet) as progress:
             if weight is None:
@@ -85,15 +84,14 @@ def show_front(found: Front) -> int:
     return 0
 
 
-def portable(given: Given) -> str:
-    """The command as it goes into a model card: paths of this machine become their last part, or go."""
-    words = ["certiformer", "train"]
-    for name, value in given.values.items():
-        if name not in given.said or name in ("data_dir", "quiet"):
-            continue
-        written = Path(value).resolve().name if name in ("data", "out", "start", "synonyms") else str(value)
-        words += [SHORT_NAMES.get(name, f"--{name.replace('_', '-')}"), *([] if value is True else [written])]
-    return shlex.join(words)
+def source_of(given: Given) -> list[str]:
+    """Which data, as it goes into the command of a model card: of a path of this machine the last part."""
+    asked = given(Labelled)
+    words = ["--data", Path(asked.data).resolve().name]
+    for name in ("text_column", "label_column", "labels_from"):
+        if (value := getattr(asked, name)) is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
 
 
 @contextmanager

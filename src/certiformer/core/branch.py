@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..errors import out_of_memory
 from .counting import work_of
 from .deadline import Deadline
 from .directions import directions, groups
@@ -157,10 +158,16 @@ class Branching:
         failing.sort(key=lambda leaf: leaf.margin)
         while self.tuned_at_once and failing:
             try:
-                return self._tuned_in_time(failing, eps, until)
-            except torch.cuda.OutOfMemoryError:  # less was free than it seemed
-                self.problem.compiled.replays.store.forget_all()
-                self.tuned_at_once //= 2
+                self._tuned_in_time(failing, eps, until)
+                break
+            except (MemoryError, RuntimeError) as error:  # less was free than it seemed
+                if not out_of_memory(error):
+                    raise
+            self.problem.compiled.replays.store.forget_all()
+            self.tuned_at_once //= 2
+        if not all(leaf.parameters for leaf in self.leaves):  # all have planes of their own, or none
+            for leaf in self.leaves:
+                leaf.parameters = {}
 
     def _tuned_in_time(self, failing: list[Leaf], eps: list[float], until: Deadline) -> None:
         """One batch, and the others if what that took says that enough of them can be done."""
@@ -172,9 +179,6 @@ class Branching:
         steps = self._tuned(first, eps, at_once, STEPS, tried)
         if rest and tried.passed and steps < STEPS / 2:  # it would take too long
             self.tuned_at_once = 0
-            if bare:
-                for leaf in self.leaves:
-                    leaf.parameters = {}
             return
         self._tuned([leaf for leaf in bare if not leaf.parameters], eps, TOGETHER, 0, until)
         batches = until.left / max(time.monotonic() - began, 1e-3)

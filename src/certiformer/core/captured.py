@@ -69,7 +69,7 @@ class Compiled:
 
     def forget(self) -> None:
         """As before the first evaluation: how much is done at a time, which rounding may show, has no past."""
-        self.footprints.known.clear()
+        self.footprints.forget()
         if "single" in self.__dict__:
             self.single.forget()
 

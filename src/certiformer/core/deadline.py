@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from ..errors import out_of_memory
+
+log = logging.getLogger(__name__)
 
 SHARE, LEAST = 0.02, 0.5  # of a time, and seconds, that are kept for what comes after
 
 
 class OutOfTime(Exception):
     """There is no time left; what was proved before stays proved."""
+
+
+@contextmanager
+def while_there_is_room() -> Iterator[None]:
+    """For what makes better what is proved already: that is the answer where time or memory is out."""
+    try:
+        yield
+    except OutOfTime:
+        pass
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        log.warning("out of memory: what was proved before is the answer")
 
 
 @dataclass(frozen=True)

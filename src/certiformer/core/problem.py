@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from ..errors import out_of_memory
 from .captured import Captured, Compiled
 from .counting import work_of
 from .deadline import NEVER, Deadline
@@ -28,6 +30,8 @@ from .speed.memory import default_budget
 from .speed.replay import Asked, Evaluation
 from .tune import RATE, Climb, Tuned, climb, tune, usual
 
+log = logging.getLogger(__name__)
+R = TypeVar("R")
 NORMALS = 4  # across which pieces on a GPU are cut, at least: zeros where they are not
 
 
@@ -177,17 +181,30 @@ class Problem:
         while k < len(chosen):
             self.deadline.check()
             step = self._batches.next(len(chosen) - k, most) if self._in_batches else most
-            try:
-                parts.append(self._margins(eps[k : k + step], chosen[k : k + step], rounding, step))
-            except torch.cuda.OutOfMemoryError:  # less was free than it seemed: fewer at a time
-                if step == 1:
-                    raise
-                self.compiled.replays.store.forget_all()
+            found = self._tried(partial(self._margins, eps[k : k + step], chosen[k : k + step], rounding, step), step)
+            if found is None:  # fewer at a time
                 most = -(-min(step, len(chosen)) // 2)
             else:
+                parts.append(found)
                 k += step
         lower, upper = torch.cat([b.lower for b, _ in parts]), torch.cat([b.upper for b, _ in parts])
         return Margins(lower, upper, tuple(r for _, reasons in parts for r in reasons), self.least(lower))
+
+    def _tried(self, evaluate: Callable[[], R], count: int = 1) -> R | None:
+        """An evaluation of so many instances; None where less memory was free than it seemed, which is remembered."""
+        try:
+            return evaluate()
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or not (self.compiled.footprints.halve(self.memory) or count > 1):
+                raise
+            log.info("out of memory: it is tried again with less")
+        self.compiled.replays.store.forget_all()  # what the error held is free by now
+        return None
+
+    @property
+    def room(self) -> int:
+        """Bytes that an evaluation may take, as far as is known."""
+        return int(min(self.memory, self.compiled.footprints.room))
 
     def least(self, lower: Tensor) -> Tensor:
         """From lower bounds `[instances, half-spaces]` what must be above 0 for a proof."""
@@ -203,7 +220,7 @@ class Problem:
                 count *= s
             formed = node.index in self.compiled.anchors or node.index in self.scheme.formed
             kept += count * (8 + (2 * numbers if formed else 0))
-        return max(1, self.memory // (2 * self.centre.element_size() * kept))
+        return max(1, self.room // (2 * self.centre.element_size() * kept))
 
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
         width = None if self.width is None else self.width[chosen]
@@ -234,12 +251,12 @@ class Problem:
         if self.known is not None and self.method != "ibp" and self.cuts is None:
             return self._answer(self._learned(self.known, eps.to(self.centre), chosen, rounding))
         if self.method == "ibp" or not self.compiled.cuda:
-            return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+            return self._over(self.ball(eps.to(self.centre), chosen), chosen, rounding)
         # always the same numbers of instances, so that few recordings serve
         sizes = [size for size in (-(-min(most, len(self)) // k) for k in (4, 2, 1)) if size >= len(chosen)]
         key, asked = self._padded(eps, chosen, rounding, [most] if self._in_batches else sizes)
         if key in self.compiled.replays.refused:
-            return self.over(self.ball(eps.to(self.centre), chosen), chosen, rounding=rounding)
+            return self._over(self.ball(eps.to(self.centre), chosen), chosen, rounding)
         with torch.no_grad():
             evaluation = self.compiled.replays(key, lambda a: self._evaluated(a, rounding), asked)
         box, reasons = self._answer(evaluation)
@@ -284,6 +301,11 @@ class Problem:
 
     def over(self, ball: Perturbation, chosen: list[int], *, rounding: bool = True) -> tuple[Box, list[str | None]]:
         """Margins of some instances over any set of inputs, and why there are none."""
+        while (found := self._tried(partial(self._over, ball, chosen, rounding))) is None:
+            pass
+        return found
+
+    def _over(self, ball: Perturbation, chosen: list[int], rounding: bool) -> tuple[Box, list[str | None]]:
         graph = self.compiled.graph
         with torch.no_grad():
             if self.method == "ibp":
@@ -340,7 +362,7 @@ class Problem:
             nominal=self.compiled.graph.values(ball.centre),
             rounding=rounding,
             parameters=parameters,
-            memory=self.memory // 2,
+            memory=self.room // 2,
             footprints=self.compiled.footprints,
             deadline=self.deadline,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, short
+from ..numbers import at_least
 from ..options import BoundsQuestion, Options
 from ..properties import Robust
 from ..results import Bounds as Bounds
@@ -30,18 +30,19 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
         return _within(workspace, inputs, question, options, started)
     prepared = prepare_for(workspace, inputs, question.label, options)
     sets = position_sets(prepared, question)
-    radii = _radii(question.eps, len(sets), prepared.embeddings)
+    asked = _asked(question.eps, len(sets))
     questions = [(prepared, s) for s in sets]
     made = partial(problem_of, questions, p=question.p, joint=question.joint)
     climb = partial(made, second_rung(options)) if climbs(options) else None
     problem = made(first_rung(options))
+    radii = radii_of(torch.tensor(list(map(at_least, asked)), dtype=torch.float64), problem.centre)
     margins = margins_within(problem, radii, options, rounding=question.rounding, climb=climb)
     return Bounds(
         lower=margins.lower,
         upper=margins.upper,
         label=prepared.label,
         positions=tuple(sets),
-        eps=tuple(radii.tolist()),
+        eps=asked,
         norm=question.p,
         method=problem.method,
         relaxation=options.relaxation,
@@ -82,12 +83,12 @@ def _within(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, opti
     )
 
 
-def _radii(eps: float | Sequence[float] | Tensor | None, count: int, like: Tensor) -> Tensor:
-    """A radius for each instance, checked."""
+def _asked(eps: float | Sequence[float] | Tensor | None, count: int) -> tuple[float, ...]:
+    """A radius for each instance."""
     if eps is None:
         raise InputError(f"eps={eps!r}: expected a number, or one for each of the {count} instances")
     try:
-        asked = torch.as_tensor(eps, dtype=torch.float64, device=like.device)
+        asked = torch.as_tensor(eps, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"eps={eps!r}: expected a number, or one for each of the {count} instances") from None
     if asked.dim() == 0:
@@ -96,8 +97,4 @@ def _radii(eps: float | Sequence[float] | Tensor | None, count: int, like: Tenso
         raise InputError(
             f"eps has shape {list(asked.shape)}: expected one number, or one for each of {count} instances"
         )
-    radii = radii_of(asked, like)
-    for value, used in zip(asked.tolist(), radii.tolist(), strict=True):
-        if not (value >= 0 and math.isfinite(used)):
-            raise InputError(f"eps={value}: expected a finite radius of 0 or more")
-    return radii
+    return tuple(asked.tolist())

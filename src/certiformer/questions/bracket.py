@@ -1,28 +1,21 @@
 """What is known of one instance while its radius is searched, and where to look next.
 
 The words used here: the *loss* at a radius is the part of the margin that is gone there, `1 - margin / nominal`; the
-*end* is the radius at which it is 1. `USUAL` says at which share of the way to the end a loss is usually met. So every
-evaluation says where the end should be, and two of them correct that for this instance by a power. Between a radius
-before the end and one past it the chord of the two and what lies beyond a third one are weighed (`root`).
+*end* is the radius at which it is 1. A curve (`curve.py`) says at which share of the way to the end a loss is met. So
+every evaluation says where the end should be, and two of them correct that for this instance by a power. Between a
+radius before the end and one past it the chord of the two and what lies beyond a third one are weighed (`root`). Where
+the margin says nothing, off a cliff, what is left is to halve: what a draft left open, as long as no proof denies that.
 `docs/method.md` has an example, step by step.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# (loss, share of the way to the end), as it usually goes: measured on models of one to three layers. From a loss of a
-# half on the same curve fits them all, smooth or steep, when the logarithm of the share is scaled; below, it fits less.
-USUAL = (
-    (0.002, 0.06), (0.02, 0.30), (0.05, 0.48), (0.09, 0.60), (0.18, 0.735), (0.26, 0.775), (0.36, 0.8334),
-    (0.5, 0.8875), (0.6, 0.9166), (0.75, 0.9528), (0.9, 0.983), (1.0, 1.0), (1.1, 1.0154), (1.2, 1.0295), (1.3, 1.0422),
-    (1.6, 1.0779), (1.9, 1.1105), (2.5, 1.1656),
-)  # fmt: skip
-LEAST, MOST = USUAL[0][0], USUAL[-1][0]  # less is the slope at 0 alone; with more the relaxation has collapsed
-NOTHING = 1e-12  # a loss that rounding alone may be
+from .curve import LEAST, MOST, Curve, usual_share
+
 FLATTEST, STEEPEST = 0.05, 100.0  # powers of the usual growth that are believed
 STRAIGHT = 3  # with one evaluation: the power with which a loss close to the gradient's speaks for a straight line
 
@@ -73,13 +66,20 @@ class Bracket:
     begin: float | None = None  # where to look first where a draft never found the margin positive
     power: float = 1.0  # of the usual growth with which the loss grows, as far as one evaluation alone has to say
     verified: float = 0.0  # the largest radius proved with rounding accounted for
+    curve: Curve = field(default_factory=Curve)
     seen: list[Seen] = field(default_factory=list)  # those of a draft as long as no proof denies them
+    history: list[Seen] = field(default_factory=list)  # every evaluation
+    held: tuple[float, ...] = ()  # where a draft found the margin positive,
+    broke: tuple[float, ...] = ()  # and where not; both are empty from when a proof denied it
+    strayed: int = 0  # since then, proofs in a row on the same side as that one: upward, or downward where negative
+    misled: bool = False  # whether a draft was denied, or had nothing to say
     stalled: int = 0  # evaluations in a row that did not halve the bracket
     refused: int = 0  # evaluations that proved nothing
 
     def take(self, eps: float, margin: float, rounding: bool) -> None:
         """Enter an evaluation."""
-        width = self.high - self.low
+        low, high = self.near
+        width = high - low
         if margin > 0:
             self.low = eps
             self.verified = eps if rounding else self.verified
@@ -87,13 +87,23 @@ class Bracket:
             self.high = eps
             self.refused += 1
         loss = 1 - margin / self.nominal
-        entry = Seen(usual_share(loss), math.log(eps), loss, rounding)
+        entry = Seen(self.curve.share(loss), math.log(eps), loss, rounding)
+        self.history.append(entry)
         if rounding:
             self._correct(entry)
+            self._stray(eps, 1 if margin > 0 else -1)
         else:
             self.seen.append(entry)
-        if math.isfinite(width) and self.low > 0:
-            self.stalled = self.stalled + 1 if self.high - self.low > width / 2 else 0
+        low, high = self.near
+        if math.isfinite(width) and low > 0:
+            self.stalled = self.stalled + 1 if high - low > width / 2 else 0
+
+    def _stray(self, eps: float, way: int) -> None:
+        """Where a proof denies what a draft has left open, that is forgotten."""
+        if any(x <= eps for x in self.broke) if way > 0 else any(x >= eps for x in self.held):
+            self.held, self.broke, self.strayed, self.misled = (), (), way, True
+        else:
+            self.strayed = self.strayed + way if self.strayed * way > 0 else 0
 
     def _correct(self, proof: Seen) -> None:
         """Move what a draft has seen to where it agrees with a proof that denies it, and forget it where proofs say
@@ -120,54 +130,83 @@ class Bracket:
     def settled(self, tolerance: float) -> bool:
         """Whether a draft has done what it can: come near to the end, or proved nothing."""
         telling = self.telling
-        if len(telling) > 1:
+        if len(telling) > 1 or (telling and self.curve.faster):
             end = math.log(self.root())
             if min(abs(end - x.radius) for x in telling) < SETTLED:
                 return True
-        return (self.low == 0 and self.refused >= GIVEN_UP) or self.closed(tolerance)
+        close = self.low > 0 and self.high <= self.low * math.exp(SETTLED)
+        return (self.low == 0 and self.refused >= GIVEN_UP) or close
+
+    @property
+    def near(self) -> tuple[float, float]:
+        """Between which radii the end should be, by a draft where no proof denies it."""
+        high = min((x for x in self.broke if x > self.low), default=math.inf)
+        low = max((x for x in self.held if x < min(high, self.high)), default=0.0)
+        return max(low, self.low), min(high, self.high)
 
     def aim(self, tolerance: float, hint: float) -> float:
         """Where to evaluate next; `hint` is where to start without a guess."""
+        low, high = self.near
+        if low > 0 and low >= high * (1 - tolerance):
+            return self._confirming(tolerance, low, high)
         if not self.telling:
             return self._blind(tolerance, hint)
+        root, past, before = self.root(), high * (1 + NUDGE * tolerance), low * (1 - INSIDE * tolerance)
+        if high <= root and past < self.high:  # a draft says otherwise: is it right?
+            return past
+        if self.low < before and root <= low:
+            return before
         if math.isinf(self.high):
             return self._upward(tolerance)
-        if self.stalled >= PATIENCE or not self.low < self.root() < self.high:  # what was seen does not say: halve
+        if self.stalled >= PATIENCE or not self.low < root < self.high:  # what was seen does not say: halve
             self.stalled = 0
-            return math.sqrt(self.low * self.high) if self.low > 0 else self.high * DOWN
+            return math.sqrt(low * high) if low > 0 else high * DOWN
         return self._between(tolerance)
+
+    def _confirming(self, tolerance: float, low: float, high: float) -> float:
+        """Where to prove what a draft says: a little before the end, then past it."""
+        if self.low < low * (1 - tolerance / 2):
+            return low * (1 - INSIDE * tolerance)
+        return min(self.low / (1 - CLOSING * tolerance), math.sqrt(self.low * self.high))
 
     def _upward(self, tolerance: float) -> float:
         """Where to evaluate while nothing has been refused: past the end to close the bracket, or before to prove."""
+        low = self.low
         ahead = -INSIDE if self.guess is not None or self.verified > 0 else NUDGE
-        most = UP_MOST * self.low if self.low else math.inf
-        return min(max(self.root() * (1 + ahead * tolerance), self.low * (1 + NUDGE * tolerance)), most)
+        most = UP_MOST * low if low else math.inf
+        return min(max(self.root() * (1 + ahead * tolerance), low * (1 + NUDGE * tolerance)), most)
 
     def _between(self, tolerance: float) -> float:
         """Where to evaluate between a proof and a refusal: where either answer closes most."""
-        root, nudge = self.root(), NUDGE * tolerance * self.high
-        below, above = self.high * (1 - CLOSING * tolerance), self.low / (1 - CLOSING * tolerance)
-        if self.low < below and below + nudge / SURE < root:  # proved here, it would be closed
+        low, high = self.low, self.high
+        root, nudge = self.root(), NUDGE * tolerance * high
+        below, above = high * (1 - CLOSING * tolerance), low / (1 - CLOSING * tolerance)
+        if low < below and below + nudge / SURE < root:  # proved here, it would be closed
             return below
-        if above < self.high and root + nudge / SURE < above:  # refused here, it would be closed
+        if above < high and root + nudge / SURE < above:  # refused here, it would be closed
             return above
-        root += nudge if root - self.low < self.high - root else -nudge
-        return min(max(root, self.low + nudge, self.high * DOWN_MOST), self.high - nudge)
+        root += nudge if root - low < high - root else -nudge
+        return min(max(root, low + nudge, high * DOWN_MOST), high - nudge)
 
     def _blind(self, tolerance: float, hint: float) -> float:
         """Where to evaluate while no margin has said anything."""
+        low, high = self.near
+        if self.strayed:  # it is not far, mostly: in growing steps
+            step = min(1 + CLOSING * tolerance * CLIFF_GROWTH ** abs(self.strayed), UP)
+            if step * step < high / max(low, LEAST * high):
+                return low * step if self.strayed > 0 else high / step
         hint = self.begin or hint
         if self.guess is not None:
             first = self.guess * (1 - INSIDE * tolerance)
-            if self.low < first < self.high:
+            if low < first < high:
                 return first
-            if self.low == 0:  # a cliff, and a little before the guess: down from there in growing steps
-                return self.high * max(1 - CLOSING * tolerance * CLIFF_GROWTH ** (self.refused - 1), CLIFF_MOST)
-        elif self.low < CLOSING * hint < CLOSING * CLOSING * self.high:
+            if low == 0:  # a cliff, and a little before the guess: down from there in growing steps
+                return high * max(1 - CLOSING * tolerance * CLIFF_GROWTH ** (self.refused - 1), CLIFF_MOST)
+        elif low < CLOSING * hint < CLOSING * CLOSING * high:
             return hint
-        if math.isinf(self.high):
-            return UP * self.low
-        return math.sqrt(self.low * self.high) if self.low > 0 else self.high * DOWN_BLIND
+        if math.isinf(high):
+            return UP * low
+        return math.sqrt(low * high) if low > 0 else high * DOWN_BLIND
 
     @property
     def telling(self) -> list[Seen]:
@@ -220,6 +259,7 @@ class Bracket:
         proofs = [x for x in self.telling if x.proof]
         if len(proofs) < 2:  # it is near where a draft agrees
             return [] if self.guess is None else [_crossing(x, self.power) for x in proofs]
+        proofs = [x._replace(share=usual_share(x.loss)) for x in proofs]
         first, *others = proofs
         across = [x for x in others if (x.share > 0) != (first.share > 0)]
         pairs = dict.fromkeys([others[0], *across[:1]])
@@ -228,7 +268,7 @@ class Bracket:
     def _alone(self, seen: Seen) -> float:
         """Where the margin should end by one evaluation: as usual, or, the straighter it fell so far, on a line."""
         usual = _crossing(seen, self.power)
-        if self.guess is not None:
+        if self.guess is not None or self.curve.faster:
             return usual
         eps, loss = math.exp(seen.radius), seen.loss
         straight = min(eps / self.linear / loss, 1.0) ** STRAIGHT
@@ -236,24 +276,17 @@ class Bracket:
 
     def followed(self) -> Bracket:
         """The bracket to begin with where this one, of a draft, is settled."""
-        start, telling = Bracket(self.nominal, self.linear), self.telling
+        start, telling = Bracket(self.nominal, self.linear, curve=self.curve, history=self.history), self.telling
         near = telling and abs(telling[0].share) < KNOWN
         if self.low == 0 and math.isfinite(self.high) and not near:  # what it saw may be its own precision
-            start.begin = self.high * DOWN
+            start.begin, start.misled = self.high * DOWN, True
         else:
             start.seen = list(self.seen)
             start.guess = self.root() if telling else None
             start.power = _power(*telling[:2]) if len(telling) > 1 else self.power
+            start.held = tuple(math.exp(x.radius) for x in self.seen if x.loss < 1)
+            start.broke = tuple(math.exp(x.radius) for x in self.seen if not x.loss < 1)
         return start
-
-
-def usual_share(loss: float) -> float:
-    """The logarithm of the share of the way to the end at which this much is usually lost."""
-    loss = max(loss, NOTHING) if loss < MOST else MOST  # no number has collapsed too
-    k = max(1, min(bisect_right(USUAL, (loss, 0.0)), len(USUAL) - 1))
-    (a, x), (b, y) = USUAL[k - 1], USUAL[k]
-    t = math.log(loss / a) / math.log(b / a)
-    return (1 - t) * math.log(x) + t * math.log(y)
 
 
 def _power(a: Seen, b: Seen) -> float:

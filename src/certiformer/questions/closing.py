@@ -6,7 +6,8 @@ was verified itself, rounding included.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import median
@@ -18,10 +19,11 @@ from ..core.deadline import OutOfTime
 from ..core.problem import Problem
 from ..core.sets import Ball
 from .bracket import Bracket
+from .curve import Curve
 
 MOST_STEPS, DRAFT_STEPS = 60, 20  # evaluations after which a search ends where it is
 START = (0.3, 0.1)  # where to begin: shares of where the linearised margin vanishes, or of the embedding if less
-SCOUTED, LEAST_SCOUTS = 4, 3  # one instance in so many goes ahead, but not fewer than that
+SCOUTED, SCOUTS = 8, 2  # one instance in so many goes ahead, but not fewer than that
 SHRINK, SHRINK_GROWTH, SHRINK_MOST = 1 / 4, 4, 0.5  # steps down where a proof fails: of the tolerance, growing, at most
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 NEAR = 1e-9  # in those units, or of the linearised radius if that is less: what is not proved by then is not proved
@@ -50,6 +52,7 @@ def again(better: Problem, nominal: list[float], radii: list[float], near: list[
 def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[float]:
     """Close the brackets of some instances, first by a draft, in single precision and without rounding, then by proofs.
 
+    A few go ahead; the others begin with what these found: where ends are, how the loss grows, whether drafts help.
     Where time is limited there is no draft, so that what is known at the end is proved.
     """
     stage.ways.append(problem)
@@ -57,38 +60,77 @@ def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: 
         with suppress(OutOfTime):
             close(problem, brackets, active, stage)
         return [b.verified for b in brackets]
-    draft, before = problem.draft() or (None if problem.method == "ibp" else problem), 0
-
-    def halves(finished: int) -> None:  # a set counts half when it is drafted, and whole when it is proved
-        stage.progress((before + finished) // 2 if draft is not None else finished)
-
-    half = replace(stage, progress=halves)
-    if draft is not None:
-        close(draft, brackets, active, half, draft=True)
-        brackets, before = [b.followed() for b in brackets], len(brackets)
-    close(problem, brackets, active, half)
+    ahead = active[:: max(1, min(SCOUTED, len(active) // SCOUTS))]
+    after = [i for i in active if i not in ahead]
+    brackets = _proved(problem, brackets, ahead, replace(stage, progress=lambda k: stage.progress(k - len(after))))
+    if after:
+        scouts = [brackets[i] for i in ahead]
+        curve = learned(scouts)
+        brackets = [replace(b, curve=curve) if i in after else b for i, b in enumerate(brackets)]
+        useless = 2 * sum(b.misled for b in scouts) > len(scouts)
+        brackets = _proved(problem, brackets, after, stage, known=ahead, drafted=not useless)
     return [b.verified for b in brackets]
 
 
-def close(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage, *, draft: bool = False) -> None:
-    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft. All
-    else is proved at once: what a bound leaves at its end is often steep, and less with rounding than without.
+def _proved(
+    problem: Problem,
+    brackets: list[Bracket],
+    active: list[int],
+    stage: Stage,
+    *,
+    known: Sequence[int] = (),
+    drafted: bool = True,
+) -> list[Bracket]:
+    """The brackets, where those of some instances are closed; those that are `known` are closed already."""
+    draft, before = problem.draft() or (None if problem.method == "ibp" else problem), 0
+    drafted = drafted and draft is not None
 
-    A few go ahead, at different shares of their linearised radius; the others, and those that learn nothing there,
-    follow what these found.
+    def halves(finished: int) -> None:  # a set counts half when it is drafted, and whole when it is proved
+        stage.progress((before + finished) // 2 if drafted else finished)
+
+    half = replace(stage, progress=halves)
+    if draft is not None and drafted:
+        close(draft, brackets, active, half, known=known, draft=True)
+        brackets, before = [b.followed() if i in active else b for i, b in enumerate(brackets)], len(brackets)
+    close(problem, brackets, active, half, known=known)
+    return brackets
+
+
+def learned(closed: Sequence[Bracket]) -> Curve:
+    """How the loss grows, by instances whose end is known; what a draft saw that was wrong says nothing."""
+    points: list[tuple[float, float]] = []
+    for bracket in closed:
+        if bracket.low > 0:
+            end = math.log(min(max(bracket.root(), bracket.low), bracket.high) if bracket.telling else bracket.low)
+            points += [(x.loss, x.radius - end) for x in bracket.history if x.proof or not bracket.misled]
+    return Curve.through(points)
+
+
+def close(
+    problem: Problem,
+    brackets: list[Bracket],
+    active: list[int],
+    stage: Stage,
+    *,
+    known: Sequence[int] = (),
+    draft: bool = False,
+) -> None:
+    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft.
+
+    They begin at different shares of their linearised radius; those that learn nothing there follow what the others
+    found. Where some are `known`, all begin with what those found.
     """
     tolerance = stage.tolerance
     scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
     least = float(torch.finfo(problem.centre.dtype).tiny)
     begin = [min(b.linear, scale) for b in brackets]
-    hints = {i: START[k % len(START)] * begin[i] for k, i in enumerate(active)}
-    done = Bracket.settled if draft else Bracket.closed
-    for step in range(DRAFT_STEPS if draft else MOST_STEPS):
-        remaining = [i for i in active if not done(brackets[i], tolerance)]
+    found = [brackets[i].verified / begin[i] for i in known if brackets[i].verified > 0]
+    hints = {i: (median(found) if found else START[k % len(START)]) * begin[i] for k, i in enumerate(active)}
+    finished = Bracket.settled if draft else Bracket.closed
+    for _ in range(DRAFT_STEPS if draft else MOST_STEPS):
+        remaining = [i for i in active if not finished(brackets[i], tolerance)]
         remaining = [i for i in remaining if brackets[i].low < FAR * scale and brackets[i].high > NEAR * begin[i]]
         stage.progress(len(brackets) - len(remaining))
-        if step == 0 and draft and any(brackets[i].guess is None for i in remaining):
-            remaining = remaining[:: max(1, min(SCOUTED, len(remaining) // LEAST_SCOUTS))]
         if not remaining:
             break
         eps = representable(problem, [max(brackets[i].aim(tolerance, hints[i]), least) for i in remaining])
@@ -96,7 +138,7 @@ def close(problem: Problem, brackets: list[Bracket], active: list[int], stage: S
         for i, e, m in zip(remaining, eps, margins, strict=True):
             brackets[i].take(e, m, not draft)
             stage.calls[i] += 1
-        shares = [brackets[i].root() / begin[i] for i in active if brackets[i].telling]
+        shares = found + [brackets[i].root() / begin[i] for i in active if brackets[i].telling]
         if shares:
             hints = {i: median(shares) * begin[i] for i in active}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..core.branch import cuttable
-from ..core.deadline import Deadline, OutOfTime
+from ..core.deadline import Deadline, OutOfTime, while_there_is_room
 from ..core.part import Known
 from ..core.problem import Margins, Problem
+from ..errors import InputError
 from ..options import Options
 from .ladder import Climb, tighter
 from .parts import Parting
@@ -54,7 +54,7 @@ def margins_within(
         return _nothing(problem, f"out of time after {options.timeout or options.seconds:g} s")
     took = time.perf_counter() - began
     best = [margins]
-    with suppress(OutOfTime):
+    with while_there_is_room():
         for found in Refining(eps, options, rounding, until_proved, refuted, climb, ways).steps(margins, took):
             best.append(best[-1].better(found))
     return best[-1]
@@ -125,4 +125,8 @@ def radii_of(eps: Tensor, like: Tensor) -> Tensor:
     """Radii in the precision of the bounds, none smaller than asked for: that would be an easier question."""
     eps = eps.to(device=like.device, dtype=torch.float64)
     rounded = eps.to(like.dtype)
-    return torch.where(rounded.double() < eps, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+    radii = torch.where(rounded.double() < eps, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+    for asked, used in zip(eps.tolist(), radii.tolist(), strict=True):
+        if not 0 <= used < math.inf:
+            raise InputError(f"eps={asked:g}: expected a finite radius of 0 or more")
+    return radii

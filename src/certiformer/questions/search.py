@@ -12,14 +12,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import torch
 
-from ..core.deadline import Deadline, OutOfTime
+from ..core.deadline import Deadline, while_there_is_room
 from ..core.names import BoundOptions
 from ..core.problem import Problem
 from ..errors import InputError, short
@@ -188,8 +187,8 @@ def search(
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, linear(problem), strict=True)]
     radii = proved(problem, brackets, active, stage(0))
-    complete = not problem.deadline.passed
-    with suppress(OutOfTime):  # the radii of the stages before hold
+    complete, ended = not problem.deadline.passed, False
+    with while_there_is_room():  # the radii of the stages before hold
         if climb is not None and active and complete:
             each = (time.perf_counter() - started) / max(1, *calls)
             better = tighter(problem, climb, seconds=each, evaluations=SEARCHED)
@@ -203,9 +202,10 @@ def search(
             complete = options.splits is None and not problem.deadline.passed
             radii = divided(problem, nominal, radii, splits, stage(stages - 1))
         complete = complete or not problem.deadline.passed
+        ended = True
     if progress is not None:
         progress(len(problem))
-    return Searched(radii, calls, problem, ways, complete)
+    return Searched(radii, calls, problem, ways, complete and (ended or problem.deadline.limited))
 
 
 def _tuned(

@@ -22,6 +22,7 @@ from ..core.names import BoundOptions, Method
 from ..core.problem import Problem
 from ..core.sets import Choices
 from ..errors import InputError
+from ..numbers import at_least
 from ..options import AttackQuestion, CertifyQuestion, Options, Progress
 from ..results import CertifyResult as CertifyResult
 from ..results import Counterexample as Counterexample
@@ -69,7 +70,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     across = options.timed and question.certificate is None and pays(made(first_rung(options)))  # no certificate then
     problem = first(made, options) if across else made(first_rung(options))
     file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
-    radii = radii_of(torch.full((len(sets),), eps, dtype=torch.float64), problem.centre)
+    radii = radii_of(torch.full((len(sets),), at_least(eps), dtype=torch.float64), problem.centre)
     ways: list[Problem] = []
     attacked = cache(partial(_attacked, exact, sets, question, checked_in(exact, options)))
     refuted = (lambda: [example is not None for example in attacked()]) if question.attack else None
@@ -104,7 +105,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
         reason=reason,
         seconds=time.perf_counter() - started,
     )
-    return with_file(result, file, lambda: of_ball(subject(prepared), ways, 0, eps))
+    return with_file(result, file, lambda: of_ball(subject(prepared), ways, 0, at_least(eps)))
 
 
 def overall(statuses: Sequence[Status]) -> Status:

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import quote
 
-from ..numbers import NOTHING, at_most, down, up
+from ..numbers import NOTHING, down, up, written
 from ..text import visible
 from .page import BREAKS
 from .records import Document, Place, Run, Sentence, Verdict
@@ -184,7 +184,7 @@ def _moves(settings: dict[str, Any]) -> str:
 def _radius(document: Document) -> str:
     eps = {verdict.eps for sentence in document.results for verdict in sentence.verdicts if verdict.eps is not None}
     if eps:
-        return ", ".join(at_most(value) for value in sorted(eps))
+        return ", ".join(written(value) for value in sorted(eps))
     searched = document.command in ("radius", "report", "importance")
     return "the largest that could be proved, for each word" if searched else ""
 

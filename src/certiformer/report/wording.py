@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..numbers import at_most, down, up
+from ..numbers import down, up, written
 from .records import Place, Run, Sentence, Verdict
 
 MEANING = (
@@ -61,7 +61,7 @@ def told(verdict: Verdict, label: str) -> str:
     """One sentence about one verdict."""
     if verdict.eps is None:
         return _told_words(verdict, label) if verdict.words else _told_set(verdict, label)
-    subject = f"{named(verdict.words)} by up to {at_most(verdict.eps)} in {verdict.norm}"
+    subject = f"{named(verdict.words)} by up to {written(verdict.eps)} in {verdict.norm}"
     if verdict.status == "certified":
         return f"proved: no change of {subject} can change the verdict '{label}'"
     if verdict.status == "refuted":

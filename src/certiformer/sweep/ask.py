@@ -22,12 +22,12 @@ from ..norms import norm_name
 from ..options import AttackOptions, Options, keywords, only
 from . import plan
 from .decide import Asked
-from .executors import executor_of
+from .executors import Sized, executor_of
 from .options import Selection, SweepCall, SweepQuestion
 from .progress import Tally
 from .result import SweepResult, read_result
 from .runner import Lost, Pairs, Progress, Run, Unit
-from .store import Record, Store, settle
+from .store import Record, Store, agree, settle
 from .worker import Batch, Case, Job, Worker, failed
 
 AnyModel = Model | nn.Module | str | os.PathLike[str]
@@ -68,19 +68,20 @@ class Prepared:
         return sum((batch.case, item.number) not in found for batch in self.mine for item in batch.items)
 
     def run(self) -> SweepResult:
-        """Do what is not done, and read all that there is."""
+        """Do what is not done, and read all that there is. Where there is nothing to do it with, nothing is left."""
         folder = Path(self.call.out or "")
         k, n = self.call.part
-        with Store(folder, part="" if n == 1 else f"-{k}of{n}") as store:
-            self._missing(store)
+        store = Store(folder, part="" if n == 1 else f"-{k}of{n}")
+        pending = [b for b in self.mine if any(item.key not in store for item in b.items)]
+        executor = executor_of(self.call) if pending else None
+        settle(folder, self.manifest)
+        if executor is not None:
+            with store:
+                self._missing(store, pending, executor)
         return read_result(folder)
 
-    def _missing(self, store: Store) -> None:
+    def _missing(self, store: Store, pending: list[Batch], executor: Sized) -> None:
         keys = [item.key for batch in self.mine for item in batch.items]
-        pending = [b for b in self.mine if any(item.key not in store for item in b.items)]
-        if not pending:
-            return
-        executor = executor_of(self.call)
         tally = Tally.of(self.manifest, store, keys)
         told = self.call.progress
         run = Run(
@@ -132,7 +133,7 @@ def prepare(model: AnyModel | Sequence[AnyModel], data: AnyData, call: SweepCall
     job = Job(tuple(models), cases)
     together = call.batch or (plan.TOGETHER if device.startswith("cuda") else None)
     about = _manifest(job, dataset, call.split, chosen, together)
-    settle(Path(call.out or ""), about)
+    agree(Path(call.out or ""), about)
     found = plan.batches(job, chosen, together)
     return Prepared(call, job, about, plan.shard(found, call.part), len(cases) * len(chosen))
 

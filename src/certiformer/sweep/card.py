@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..models import load
 from ..models.folder import write_bytes
-from ..numbers import at_most, down
+from ..numbers import down, written
 from .figures import Figures, Point
 from .result import CaseName, SweepResult
 
@@ -105,7 +105,7 @@ def _case(measured: Measured, case: CaseName) -> list[str]:
     rows += ["| radius | certified accuracy | not refuted |" if attacked else "| radius | certified accuracy |"]
     rows += ["|---|---|---|" if attacked else "|---|---|"]
     for point in measured.figures(case).whole.curve:
-        cells = [at_most(point.eps), _percent(point.least), *([f"{point.most:.2%}"] if attacked else [])]
+        cells = [written(point.eps), _percent(point.least), *([f"{point.most:.2%}"] if attacked else [])]
         rows.append(f"| {' | '.join(cells)} |")
     return [
         *rows,
@@ -129,7 +129,7 @@ def entries(measured: Measured, benchmark: Benchmark) -> str:
     if benchmark.certified_task_id is not None:
         point = _at(figures.whole.curve, benchmark.at)
         words = "1 word" if case.words == 1 else f"{case.words} words"
-        notes = f"certified accuracy, proved: {words} moved by up to {at_most(point.eps)} in {case.norm}; {told}"
+        notes = f"certified accuracy, proved: {words} moved by up to {written(point.eps)} in {case.norm}; {told}"
         found.append((benchmark.certified_task_id, math.floor(10_000 * point.least) / 100, notes))
     if not found:
         raise InputError(f"dataset_id={benchmark.dataset_id!r}: name the task too, --task-id or --certified-task-id")
@@ -150,12 +150,12 @@ def _entry(benchmark: Benchmark, task: str, value: float, notes: str) -> str:
 
 def _at(curve: Sequence[Point], eps: float | None) -> Point:
     """The point of a curve at a radius, or its only one."""
-    known = ", ".join(at_most(point.eps) for point in curve)
+    known = ", ".join(written(point.eps) for point in curve)
     if eps is None and len(curve) == 1:
         return curve[0]
     found = next((point for point in curve if point.eps == eps), None)
     if found is None:
-        raise InputError(f"at={eps}: the sweep has the radii {known}; choose one, as in --at {at_most(curve[0].eps)}")
+        raise InputError(f"at={eps}: the sweep has the radii {known}; choose one, as in --at {written(curve[0].eps)}")
     return found
 
 

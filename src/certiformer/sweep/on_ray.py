@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,12 +50,17 @@ class OnRay:
             raise InputError("on='ray': Ray is not installed: pip install 'certiformer[ray]'") from None
         self.ray: Any = ray
         self.num_gpus, self.retries = num_gpus, retries
-        self._start(workers)
-        self.workers = workers or self._room()
+        started = self._start(workers)
+        try:
+            self.workers = workers if workers and not started else min(workers or sys.maxsize, self._room())
+        except InputError:
+            self._end()
+            raise
 
-    def _start(self, workers: int | None) -> None:
+    def _start(self, workers: int | None) -> bool:
+        """Whether it was started on this machine: then what there is is all that there will be."""
         if self.ray.is_initialized():
-            return
+            return False
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if not os.environ.get(ADDRESS):
@@ -67,12 +73,13 @@ class OnRay:
                 f"on='ray': {f'no cluster at {ADDRESS}={where}' if where else 'Ray could not be started here'}: "
                 f"{told(error)}"
             ) from None
+        return "address" in settings
 
     def _room(self) -> int:
         has = self.ray.cluster_resources()
         room = has.get("GPU", 0.0) / self.num_gpus if self.num_gpus else has.get("CPU", 1.0)
         if room < 1:
-            raise InputError(f"num_gpus={self.num_gpus:g}: the cluster has {has.get('GPU', 0.0):g} GPUs")
+            raise InputError(f"num_gpus={self.num_gpus:g}: there are {has.get('GPU', 0.0):g} GPUs")
         return int(room)
 
     def results(self, units: Iterator[Unit], make: Callable[[], Work]) -> Iterator[Done]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 from ..core.names import Checked, one_of, option, whole
 from ..errors import InputError, short
 from ..norms import norm_order
-from ..numbers import at_least, number
+from ..numbers import asked, number
 from ..options import AttackOptions, Beside, Options
 
 Split = Literal["train", "dev", "test"]
@@ -133,7 +133,7 @@ def _count(value: Any) -> int:
 
 def _radius(value: Any) -> float:
     try:
-        radius = at_least(value) if isinstance(value, str) else value
+        radius = asked(value) if isinstance(value, str) else value
     except InputError as error:
         raise InputError(f"eps: {error}") from None
     if not (number(radius) and 0 <= radius < math.inf):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from ..norms import norm_name, norm_order
-from ..numbers import at_most, down, up
+from ..numbers import down, up, written
 from ..report.evidence import facts, plural, section, table, text
 from ..report.html import shell
 from ..report.page import embedded
@@ -102,7 +102,7 @@ def picture(curves: Sequence[tuple[CaseName, Sequence[Point]]]) -> str:
     for eps in marks:
         x = float(at(eps, 0).split(",")[0])
         if x - last > 34:
-            parts.append(f'<text x="{x:.1f}" y="{HIGH - 18}" text-anchor="middle">{at_most(eps)}</text>')
+            parts.append(f'<text x="{x:.1f}" y="{HIGH - 18}" text-anchor="middle">{written(eps)}</text>')
             last = x
     parts.append(f'<text x="{WIDE / 2:.0f}" y="{HIGH - 2}" text-anchor="middle">how far each word may move</text>')
     for case, curve in curves:
@@ -127,7 +127,7 @@ def _curves(every: Sequence[tuple[CaseName, Figures]]) -> str:
     rows = []
     for case, found in every:
         for p in found.whole.curve:
-            rows.append((str(case), at_most(p.eps), p.proved, p.open_to, f"{p.unknown + p.error:,}"))
+            rows.append((str(case), written(p.eps), p.proved, p.open_to, f"{p.unknown + p.error:,}"))
     return table(("case", "radius", "certified", "not refuted", "between"), rows)
 
 
@@ -158,7 +158,7 @@ def _case(case: CaseName, found: Figures) -> str:
 
 def _parts(parts: Iterable[Part]) -> str:
     some = list(parts)
-    at = [at_most(p.eps) for p in some[0].curve] if some else []
+    at = [written(p.eps) for p in some[0].curve] if some else []
     rows = [
         (p.name, f"{p.count:,}", f"{p.accuracy:.1%}", *(percent(q.certified, q.count, digits=1) for q in p.curve))
         for p in some
@@ -169,7 +169,7 @@ def _parts(parts: Iterable[Part]) -> str:
 def _compared(found: Comparison) -> str:
     first, second = found.names
     rows = [
-        (at_most(p.eps), f"{p.both:,}", f"{p.first:,}", f"{p.second:,}", f"{p.neither:,}", f"{p.chance:.2g}")
+        (written(p.eps), f"{p.both:,}", f"{p.first:,}", f"{p.second:,}", f"{p.neither:,}", f"{p.chance:.2g}")
         for p in found.pairs
     ]
     names = ("radius", "both", f"only {first}", f"only {second}", "neither", "by chance")

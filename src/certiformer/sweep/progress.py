@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..numbers import at_most
+from ..numbers import written
 from .store import Record, Store, read_manifest
 
 EVERY = 5.0  # seconds between two lines
@@ -72,7 +72,7 @@ class Tally:
         """Where it stands, in a line."""
         from ..questions.estimate import spoken
 
-        where = f"at {at_most(self.radius)}" if self.radii else "with some radius"
+        where = f"at {written(self.radius)}" if self.radii else "with some radius"
         share = f"{self.certified / self.done:.1%}" if self.done else "0%"
         parts = [f"{self.done:,} of {self.total:,} sentences", f"{share} certified {where}"]
         parts += [f"{self.errors:,} failed"] if self.errors else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..colours import PROVED
 from ..errors import InputError
-from ..numbers import at_most, down
+from ..numbers import down, written
 from ..questions.verdict import CONTRADICTION
 from ..results import Row, Tabular, new_axes
 from ..text import visible
@@ -108,7 +108,7 @@ class SweepResult(Tabular):
             "predicted": row.get("predicted"),
             "margin": row.get("margin"),
             "length": row["length"],
-            **{f"eps {at_most(eps)}": verdict(row, eps) for eps in self.radii},
+            **{f"eps {written(eps)}": verdict(row, eps) for eps in self.radii},
             "certified": row.get("certified"),
             "attacked": row.get("attacked"),
             "weakest": " + ".join(row.get("weakest", [])),
@@ -142,7 +142,7 @@ class SweepResult(Tabular):
         found = []
         for case in self.cases:
             every = self.figures(case.number)
-            points = ", ".join(f"{point.proved} at {at_most(point.eps)}" for point in every.whole.curve)
+            points = ", ".join(f"{point.proved} at {written(point.eps)}" for point in every.whole.curve)
             mean = f"mean radius {down(every.mean_radius)}"
             failed = f", {every.errors} failed" if every.errors else ""
             found.append(f"{case}: accuracy {every.whole.accuracy:.1%}, certified {points}, {mean}{failed}")

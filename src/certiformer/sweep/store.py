@@ -167,6 +167,13 @@ def settle(folder: Path, manifest: Record) -> None:
                 os.link(temporary, path)
         finally:
             os.unlink(temporary)
+    agree(folder, manifest)
+
+
+def agree(folder: Path, manifest: Record) -> None:
+    """Refuse a folder that is about something else."""
+    if not (folder / MANIFEST).exists():
+        return
     then, now = read_manifest(folder), json.loads(json.dumps(manifest))
     differ = [f"{name} {_told(a)} and not {_told(b)}" for name, a, b in _differences(then, now)]
     if differ:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..core.names import Arithmetic
+from ..errors import out_of_memory
 from ..models.model import Model
 from ..questions.inputs import Prepared, label_name, prepare
 from ..questions.threads import plain, threads
@@ -168,12 +169,6 @@ def _row(one: Decided) -> Record:
         "at_positions": list(where),
         "weakest": [one.prepared.tokens[i] for i in where],
     }
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, of a GPU or of this machine."""
-    said = isinstance(error, RuntimeError) and "allocate memory" in str(error)
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or said
 
 
 def _give_back() -> None:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..numbers import at_most
+from ..numbers import written
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Note:
     def within(self) -> str:
         """What may change, in words."""
         if self.eps is not None:
-            return f"within {at_most(self.eps)} in {self.norm}"
+            return f"within {written(self.eps)} in {self.norm}"
         return "under substitutions" if any(place.positions for place in self.places) else "in the sets given"
 
     def with_radii(self, radii: Mapping[tuple[int, ...], float]) -> Note:

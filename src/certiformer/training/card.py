@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._version import __version__
 from ..data import Dataset
 from ..errors import InputError
 from ..models.folder import write_bytes
 from ..models.network import Config
-from ..recipe import Recipe
+from ..recipe import SHORT_NAMES, Recipe
 
 TRAINING = "training.json"  # the facts, in a folder of Hugging Face's
 
@@ -36,7 +38,25 @@ def facts_of(
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds, 1),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        "certiformer": __version__,
+        "torch": torch.__version__,
     }
+
+
+def command_of(
+    source: Sequence[str], config: Config, recipe: Recipe, *, out: Path, stored_as: str, device: torch.device
+) -> str:
+    """The command that trains the same again: all that decides the training, also what is the default now.
+
+    `source` are its words about the data. Of folders and files it has the names alone.
+    """
+    words = ["certiformer", "train", *source, "--out", out.resolve().name]
+    for each in (config, recipe):
+        said = {f.name: getattr(each, f.name) for f in fields(each) if "help" in f.metadata}
+        for name, value in said.items():
+            if value is not None:
+                words += [SHORT_NAMES.get(name, f"--{name.replace('_', '-')}"), str(_named(value))]
+    return shlex.join([*words, "--stored-as", stored_as, "--device", device.type])
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -76,6 +96,7 @@ def model_card(name: str, config: Config, facts: Mapping[str, Any]) -> str:
         "seed": facts["seed"],
         "date": facts["date"],
         "trained in": f"{facts['seconds']:.0f} s on {facts['device']}",
+        "trained by": f"certiformer {facts['certiformer']}, torch {facts['torch']}",
     }
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     recipe = ", ".join(f"{key} {value}" for key, value in facts["recipe"].items())

@@ -107,7 +107,7 @@ def front(
     sentences: int = SENTENCES,
     device: str = "auto",
     stored_as: Literal["float32", "float16"] = "float32",
-    command: str | None = None,
+    source: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Front:
     """Train with each weight, measure, and choose: the model at the knee is written to `out`, all in folders below it.
@@ -127,7 +127,7 @@ def front(
         raise InputError(f"weights={list(weights)!r}: expected at least one weight above 0")
     may_begin(data, folder)
     texts = _sample(data, sentences)
-    run, begun = _training(model, data, device=device, stored_as=stored_as, command=command, progress=progress)
+    run, begun = _training(model, data, device=device, stored_as=stored_as, source=source, progress=progress)
     points = []
     for weight in tried:
         own, one = folder / f"weight-{weight:g}", replace(recipe, certify=weight)
@@ -144,11 +144,11 @@ def front(
 
 
 def _training(
-    model: Config | str | os.PathLike[str], data: Dataset, *, stored_as: Any, command: str | None, **given: Any
+    model: Config | str | os.PathLike[str], data: Dataset, *, stored_as: Any, source: Sequence[str] | None, **given: Any
 ) -> tuple[Callable[..., Trained | FineTuned], Any]:
     """How a model is trained with a recipe into a folder, and what it begins from."""
     if isinstance(model, Config):
-        return partial(train, model, data, stored_as=stored_as, command=command, **given), asdict(model)
+        return partial(train, model, data, stored_as=stored_as, source=source, **given), asdict(model)
     return partial(finetune, model, data, **given), load(model).hashes()["weights"]
 
 

@@ -20,7 +20,7 @@ from ..models.network import Classifier, Embeddings, build
 from ..recipe import Config, Recipe, with_epochs
 from . import checkpoint
 from .batches import Encoded, accuracy, encode
-from .card import facts_of, model_card
+from .card import command_of, facts_of, model_card
 from .run import Progress, Run, own_randomness
 from .start import begin, fingerprint, load_weights, may_begin, not_collapsed
 from .substituting import choices, read_synonyms
@@ -50,15 +50,15 @@ def train(
     device: str = "auto",
     stored_as: Literal["float32", "float16"] = "float32",
     name: str | None = None,
-    command: str | None = None,
+    source: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """Train a classifier and write its folder. A folder holding a checkpoint of this same training is continued.
 
     `config.vocab_size` is the most words to keep without a `vocabulary`. On the CPU a continued training ends with the
-    same weights as one that was never stopped.
+    same weights as one that was never stopped. `source` are words about the data, for the command of the card.
     """
-    recipe, folder = recipe or Recipe(), Path(out)
+    recipe, folder, asked = recipe or Recipe(), Path(out), config
     may_begin(data, folder)
     recipe = with_epochs(recipe, len(data.train))
     where = pick_device(device)
@@ -85,7 +85,10 @@ def train(
     test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
     facts = facts_of(data, recipe, dev=dev, test=test, seconds=state.seconds, device=where)
     facts["recipe"]["dropout"] = config.dropout
-    facts |= {"stored_as": stored_as, "command": command or "certiformer.training.train(...)"}
+    command = "certiformer.training.train(...)"
+    if source is not None:
+        command = command_of(source, asked, recipe, out=folder, stored_as=stored_as, device=where)
+    facts |= {"stored_as": stored_as, "command": command}
     card = model_card(name or folder.resolve().name, config, facts | {"parameters": _size(embed) + _size(classifier)})
     write_folder(
         folder,

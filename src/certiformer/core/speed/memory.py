@@ -15,6 +15,7 @@ from ..ops.base import Shape
 
 Window = tuple[tuple[int, int], ...]  # start and length on every axis
 GIB = 1 << 30
+LEAST = 1 << 22  # bytes below which it is of no use to try again
 CACHED = 1 << 26  # bytes of a CPU's sweep beyond which its tensors only go to memory and back
 TEMPORARIES = 4  # bytes at the widest point of a sweep for each byte of the coefficients it holds
 
@@ -65,9 +66,20 @@ def room_of(memory: int, like: Tensor) -> int:
 
 @dataclass(eq=False)
 class Footprints:
-    """What slices of nodes took in earlier sweeps, so that the first window of the next is no guess."""
+    """What slices of nodes took in earlier sweeps, so that the first window of the next is no guess; and how many bytes
+    there are at most where there were not as many as it seemed."""
 
     known: dict[tuple[int, bool, int], int] = field(default_factory=dict)
+    room: float = math.inf
+
+    def halve(self, memory: int) -> bool:
+        """Memory ran out with so much: take half of it from now on; whether that is something."""
+        self.room = min(self.room, memory) // 2
+        return self.room >= LEAST
+
+    def forget(self) -> None:
+        self.known.clear()
+        self.room = math.inf
 
     def per_slice(self, key: tuple[int, bool, int]) -> int:
         """Entries per slice and instance of rows on a node, with or without rounding; 0 while nothing is known."""

@@ -44,12 +44,15 @@ def facts_of(
 
 
 def command_of(
-    source: Sequence[str], config: Config, recipe: Recipe, *, out: Path, stored_as: str, device: torch.device
+    source: Sequence[str] | None, config: Config, recipe: Recipe, *, out: Path, stored_as: str, device: torch.device
 ) -> str:
     """The command that trains the same again: all that decides the training, also what is the default now.
 
-    `source` are its words about the data. Of folders and files it has the names alone.
+    `source` are its words about the data; without, the training began in Python. Of folders and files it has the names
+    alone.
     """
+    if source is None:
+        return "certiformer.training.train(...)"
     words = ["certiformer", "train", *source, "--out", out.resolve().name]
     for each in (config, recipe):
         said = {f.name: getattr(each, f.name) for f in fields(each) if "help" in f.metadata}

@@ -85,9 +85,7 @@ def train(
     test = accuracy(embed, classifier, parts["test"]) if "test" in parts else None
     facts = facts_of(data, recipe, dev=dev, test=test, seconds=state.seconds, device=where)
     facts["recipe"]["dropout"] = config.dropout
-    command = "certiformer.training.train(...)"
-    if source is not None:
-        command = command_of(source, asked, recipe, out=folder, stored_as=stored_as, device=where)
+    command = command_of(source, asked, recipe, out=folder, stored_as=stored_as, device=where)
     facts |= {"stored_as": stored_as, "command": command}
     card = model_card(name or folder.resolve().name, config, facts | {"parameters": _size(embed) + _size(classifier)})
     write_folder(

@@ -51,6 +51,7 @@ def test_what_is_typed_comes_back_as_it_was(number):
 @given(st.decimals(min_value=0, max_value=10, places=24))
 @example(Decimal("0.70000000000000001"))
 @example(Decimal("1e-400"))
+@example(Decimal("9.0386042928663011e-8"))
 def test_what_no_float_is_written_as_is_asked_by_the_next_larger_one(number):
     assert Decimal(at_least(asked(str(number)))) >= Decimal(written(asked(str(number)))) >= number
     assert Decimal(repr(math.nextafter(asked(str(number)), -math.inf))) < number

@@ -149,7 +149,7 @@ def test_what_was_not_found_and_what_was_refuted_have_a_line():
         None,
         0.1,
     )
-    assert "'refuted', eps=0.29999999999999998 in l2" in repr(refuted)
+    assert "'refuted', eps=0.3 in l2" in repr(refuted)
     assert repr(example) == "Counterexample(label 1, positions 1, radius 0.250)"
     ranked = ImportanceResult((Ranked(1, "b", 0.1, 0.2, 1, 3.0, 1),), 0, 1.0, 2, "ibp", "tight", 0.1, ("a", "b"))
     assert "b 0.200" in repr(ranked)

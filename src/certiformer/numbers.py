@@ -37,7 +37,8 @@ def at_least(number: str | float) -> float:
     """The smallest float that is not less than a number as it is written: what holds for it holds for the number. A
     float is the number that it is written as: 0.7, and not the float itself, which is a little less."""
     try:
-        exact, value = Decimal(str(number).strip()), float(number)
+        value = float(number)
+        exact = Decimal(number.strip() if isinstance(number, str) else repr(value))
     except (ArithmeticError, ValueError):
         raise InputError(f"{number!r}: expected a number") from None
     if math.isfinite(value) and Decimal(value) < exact:
@@ -48,15 +49,18 @@ def at_least(number: str | float) -> float:
 def asked(text: str) -> float:
     """A number that was typed, as the float that is written like it; the next larger one where none is."""
     value = at_least(text)
-    before = math.nextafter(value, -math.inf)
-    return before if math.isfinite(value) and Decimal(repr(before)) >= Decimal(text.strip()) else value
+    if not math.isfinite(value):
+        return value
+    near = (math.nextafter(value, -math.inf), value)
+    fit = (x for x in near if Decimal(repr(x)) >= Decimal(text.strip()))
+    return next(fit, math.nextafter(value, math.inf))
 
 
 def written(value: float) -> str:
     """A number that was asked about, as short as it can be told from other floats; `at_least` has what is proved."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
-    exact = Decimal(repr(value)).normalize()
+    exact = Decimal(repr(float(value))).normalize()
     return f"{exact:f}" if 1e-5 <= abs(value) < 1e16 else f"{exact:.{len(exact.as_tuple().digits) - 1}e}"
 
 

@@ -21,7 +21,7 @@ from certiformer.core.problem import Problem
 from certiformer.core.tree import Tree, cases_of, cuttable
 from certiformer.options import Options
 from certiformer.questions.inputs import prepare, problem_of
-from certiformer.questions.regions import problem_of_regions, radii_in, regions_of
+from certiformer.questions.regions import problem_of_regions, regions_of
 from conftest import IDS, random_model
 
 
@@ -47,6 +47,7 @@ class Small(nn.Module):
 
 
 X = torch.tensor([0.3, -0.2, 0.5, 0.1, -0.4, 0.2], dtype=torch.float64)
+UNIT = torch.ones(1, dtype=torch.float64)  # the radius of a box
 
 
 def boxed(half: float, *, layer_norm: bool = False, arithmetic: Any = "real") -> tuple[Problem, Tensor]:
@@ -56,7 +57,7 @@ def boxed(half: float, *, layer_norm: bool = False, arithmetic: Any = "real") ->
     goal = cf.TopK(1).of(3, prepared.label).goal
     regions = regions_of(prepared, [cf.Box.around(X, half)])
     options = Options(method="backward", arithmetic=arithmetic)
-    return _known(problem_of_regions(prepared, regions, goal, options), radii_in(regions))
+    return _known(problem_of_regions(prepared, regions, goal, options), UNIT)
 
 
 def balled() -> tuple[Problem, Tensor]:
@@ -138,7 +139,7 @@ def test_a_multiplier_does_what_duality_says(m: float, above: bool) -> None:
     prepared = prepare(cf.load(Above(), shape=(1,)), torch.tensor([0.25], dtype=torch.float64))
     goal = cf.Property([([[1, 0]], [0]), ([[0, 1]], [0])]).of(2, 0).goal
     regions = regions_of(prepared, [cf.Box([-1.0], [1.5])])
-    problem, eps = _known(problem_of_regions(prepared, regions, goal, Options(method="backward")), radii_in(regions))
+    problem, eps = _known(problem_of_regions(prepared, regions, goal, Options(method="backward")), UNIT)
     (node,) = bent(problem.compiled.graph)
     leaf = leaf_of(problem, Assumption(node.index, 0, above, 2.0, 1.0), multipliers=m, case=(0 if above else 1,))
     assert problem.known is not None

@@ -38,11 +38,10 @@ def export(given: Given) -> int:
     from ..api import Certifier
     from ..formats.export import export as write
     from ..models import load
-    from ..numbers import at_least
     from ..sets import Ball
 
     certifier = Certifier(load(given(Source).model))
-    within = Ball(at_least(question.eps), norm="inf", positions=question.positions)
+    within = Ball(question.eps, norm="inf", positions=question.positions)
     for path in write(certifier, items[0].text, target, within=within, label=question.label):
         if not given(Written).quiet:
             typer.echo(path)

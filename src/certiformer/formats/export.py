@@ -25,6 +25,7 @@ from ..models.faithful import first_line, numbers
 from ..models.folder import write_bytes
 from ..models.onnx import Runtime, read_file
 from ..models.onnx.file import packages
+from ..numbers import at_least
 from ..options import Question
 from ..properties import AnyProperty, Robust
 from ..questions.inputs import Inputs, Prepared, prepare
@@ -84,7 +85,7 @@ def _regions(prepared: Prepared, given: Any) -> Iterator[Region]:
     if not isinstance(given, Ball) or not math.isinf(given.p) or given.where is not None:
         raise InputError(f"within={given!r}: expected a Box, or a Ball with norm=inf: VNN-LIB has linear bounds alone")
     entries = [Fraction(v) for v in middle.flatten().tolist()]
-    eps, width = Fraction(given.eps), middle.shape[-1]
+    eps, width = Fraction(at_least(given.eps)), middle.shape[-1]
     for where in position_sets(prepared, Question(positions=given.positions)):
         moves = {i * width + k for i in where for k in range(width)}
         lower = tuple(v - eps if i in moves else v for i, v in enumerate(entries))

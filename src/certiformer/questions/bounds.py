@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, short
-from ..numbers import at_least
 from ..options import BoundsQuestion, Options
 from ..properties import Robust
 from ..results import Bounds as Bounds
@@ -35,7 +34,7 @@ def bounds(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, optio
     made = partial(problem_of, questions, p=question.p, joint=question.joint)
     climb = partial(made, second_rung(options)) if climbs(options) else None
     problem = made(first_rung(options))
-    radii = radii_of(torch.tensor(list(map(at_least, asked)), dtype=torch.float64), problem.centre)
+    radii = radii_of(asked, problem.centre)
     margins = margins_within(problem, radii, options, rounding=question.rounding, climb=climb)
     return Bounds(
         lower=margins.lower,
@@ -65,14 +64,15 @@ def _within(workspace: Workspace, inputs: Inputs, question: BoundsQuestion, opti
     if len({region.kind for region in regions}) > 1:
         raise InputError(f"within={short(question.within)}: sets of different kinds are bounded one by one")
     problem = problem_of_regions(prepared, regions, wanted.goal, options)
-    radii = radii_of(radii_in(regions), problem.centre)
+    asked = radii_in(regions)
+    radii = radii_of(asked, problem.centre)
     margins = margins_within(problem, radii, options, rounding=question.rounding)
     return Bounds(
         lower=margins.lower,
         upper=margins.upper,
         label=prepared.label,
         positions=problem.positions if prepared.has_positions else ((0,),) * len(regions),
-        eps=tuple(radii.tolist()),
+        eps=asked,
         norm=regions[0].p,
         method=problem.method,
         relaxation=options.relaxation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +15,7 @@ from ..core.deadline import Deadline, OutOfTime, while_there_is_room
 from ..core.part import Known
 from ..core.problem import Margins, Problem
 from ..errors import InputError
+from ..numbers import at_least
 from ..options import Options
 from .ladder import Climb, tighter
 from .parts import Parting
@@ -121,12 +122,18 @@ def _nothing(problem: Problem, why: str) -> Margins:
     return Margins(-open_end, open_end, (why,) * len(problem), -open_end[:, 0])
 
 
-def radii_of(eps: Tensor, like: Tensor) -> Tensor:
-    """Radii in the precision of the bounds, none smaller than asked for: that would be an easier question."""
-    eps = eps.to(device=like.device, dtype=torch.float64)
-    rounded = eps.to(like.dtype)
-    radii = torch.where(rounded.double() < eps, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
-    for asked, used in zip(eps.tolist(), radii.tolist(), strict=True):
+def not_less(values: Tensor, like: Tensor) -> Tensor:
+    """Numbers in the precision of the bounds, none smaller than it was: that would be an easier question."""
+    values = values.to(device=like.device, dtype=torch.float64)
+    rounded = values.to(like.dtype)
+    larger = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
+    return torch.where(rounded.double() < values, larger, rounded)
+
+
+def radii_of(eps: Sequence[float], like: Tensor) -> Tensor:
+    """Radii in the precision of the bounds, none less than it is written as."""
+    radii = not_less(torch.tensor([at_least(asked) for asked in eps], dtype=torch.float64), like)
+    for asked, used in zip(eps, radii.tolist(), strict=True):
         if not 0 <= used < math.inf:
             raise InputError(f"eps={asked:g}: expected a finite radius of 0 or more")
     return radii

@@ -16,11 +16,12 @@ from ..core.problem import Instance, Problem
 from ..errors import InputError, ModelError
 from ..models.model import Model
 from ..models.reading import Inputs, as_given, logits_at
+from ..numbers import at_least
 from ..options import Options, Question
 from ..sets import Ball, Box, Set, added
 from .inputs import Prepared
 from .positions import position_sets
-from .refine import radii_of
+from .refine import not_less
 
 NEAR = 1e-9  # by how much of its radius a point must lie inside a ball whose norm is not computed exactly
 
@@ -89,7 +90,9 @@ class Region:
         if self.ends is not None:
             width = _half(*self.ends, near)
             positions = None if positions is None else moving(width)
-        rounded = radii_of(width, like)
+        else:  # a ball on chosen numbers
+            width = width.masked_fill(width > 0, at_least(float(width.max())))
+        rounded = not_less(width, like)
         if not bool(torch.isfinite(rounded).all() and torch.isfinite(centre).all()):
             raise InputError(f"{self.name}: too large for {like.dtype}")
         return Instance(centre, positions, label, rounded)
@@ -158,7 +161,7 @@ def _balls(prepared: Prepared, ball: Ball, k: int) -> list[Region]:
     centre = prepared.embeddings.to("cpu", torch.float64)
     if ball.where is not None:
         chosen = _shaped(prepared, ball.where.double(), f"within[{k}]") > 0
-        width = torch.where(chosen, float(ball.eps), 0.0)
+        width = torch.zeros_like(centre).masked_fill(chosen, float(ball.eps))
         return [Region(f"ball {k}", centre, width, ball.p, True, moving(width) if prepared.has_positions else None)]
     if not prepared.has_positions:
         if ball.positions is not None:
@@ -195,9 +198,9 @@ def problem_of_regions(prepared: Prepared, regions: Sequence[Region], goal: Goal
     return problem
 
 
-def radii_in(regions: Sequence[Region]) -> Tensor:
+def radii_in(regions: Sequence[Region]) -> tuple[float, ...]:
     """The radius of each: that of a ball; 1 where the widths say it all."""
-    return torch.tensor([1.0 if r.eps is None else r.eps for r in regions], dtype=torch.float64)
+    return tuple(1.0 if r.eps is None else r.eps for r in regions)
 
 
 def _check_deployed(prepared: Prepared, problem: Problem, regions: Sequence[Region]) -> None:

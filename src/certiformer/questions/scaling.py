@@ -10,6 +10,7 @@ from functools import partial
 
 from ..core.deadline import Deadline
 from ..errors import InputError, short
+from ..numbers import at_least
 from ..options import Options, RadiusQuestion
 from ..results import RadiusResult
 from ..sets import members
@@ -30,7 +31,7 @@ def scaled(workspace: Workspace, inputs: Inputs | None, question: RadiusQuestion
     regions = regions_of(prepare_exactly(workspace, given, prepared.label, options), sets)
     if len({region.kind for region in regions}) > 1:
         raise InputError(f"within={short(question.within)}: sets of different kinds are searched one by one")
-    units = radii_in(regions).tolist()
+    units = list(map(at_least, radii_in(regions)))
     if not all(units) or not all(bool((region.width > 0).any()) for region in regions):
         raise InputError(f"within={short(question.within)}: a set of one point does not grow")
     made = partial(problem_of_regions, prepared, regions, None)

@@ -70,7 +70,7 @@ def certify(workspace: Workspace, inputs: Inputs, question: CertifyQuestion, opt
     across = options.timed and question.certificate is None and pays(made(first_rung(options)))  # no certificate then
     problem = first(made, options) if across else made(first_rung(options))
     file = None if question.certificate is None else check_file(question.certificate, problem, len(sets))
-    radii = radii_of(torch.full((len(sets),), at_least(eps), dtype=torch.float64), problem.centre)
+    radii = radii_of([eps] * len(sets), problem.centre)
     ways: list[Problem] = []
     attacked = cache(partial(_attacked, exact, sets, question, checked_in(exact, options)))
     refuted = (lambda: [example is not None for example in attacked()]) if question.attack else None

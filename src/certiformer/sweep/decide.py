@@ -20,11 +20,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import torch
-
 from ..attack import attack_sets
 from ..core.names import BoundOptions
-from ..numbers import at_least
 from ..options import AttackOptions, AttackQuestion, Options, RadiusQuestion
 from ..questions.inputs import DEPLOYED, Prepared, prepare, prepare_for, problem_of
 from ..questions.ladder import climbs, first_rung, second_rung
@@ -141,7 +138,7 @@ def _proved(instances: list[tuple[Prepared, Place]], at: list[float], p: float, 
     """Whether each label is proved to stay within its radius."""
     made = partial(problem_of, instances, p=p)
     problem = made(first_rung(options))
-    radii = radii_of(torch.tensor(list(map(at_least, at)), dtype=torch.float64), problem.centre)
+    radii = radii_of(at, problem.centre)
     climb = partial(made, second_rung(options)) if climbs(options) else None
     margins = margins_within(problem, radii, options, until_proved=True, climb=climb)
     return [math.isfinite(m) and m > 0 for m in margins.least.tolist()]

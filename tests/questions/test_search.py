@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import certiformer as cf
-from certiformer.core.deadline import NEVER
+from certiformer.core.deadline import NEVER, Deadline
 from certiformer.core.problem import Margins
 from certiformer.models import bundled
 from certiformer.options import Question
 from certiformer.questions import closing
 from certiformer.questions.bracket import Bracket
-from certiformer.questions.closing import Stage, proved, verify
+from certiformer.questions.closing import Stage, again, proved, verify
 from certiformer.questions.inputs import prepare, problem_of
 from certiformer.questions.positions import position_sets
 from conftest import IDS, random_model
@@ -205,8 +205,16 @@ def test_a_draft_that_proves_nothing_is_given_up() -> None:
     assert count <= 10
 
 
-def together(margins: list[Callable[[float], float]], *, draft: float = 1.0) -> tuple[list[int], list[float]]:
-    """How many evaluations each of some instances of one model takes, and its radius; a draft is off by a factor."""
+def together(
+    margins: list[Callable[[float], float]],
+    *,
+    draft: float = 1.0,
+    method: str = "backward",
+    deadline: Deadline = NEVER,
+    guesses: list[float] | None = None,
+) -> tuple[list[int], list[float]]:
+    """How many evaluations each of some instances of one model takes, and its radius; a draft is off by a factor, and
+    "ibp" has none. Where ends are guessed, four fifths of that are proved before."""
 
     def problem(off: float, made: Any) -> Any:
         def bounded(eps: torch.Tensor, chosen: list[int], *, rounding: bool) -> Any:
@@ -214,11 +222,13 @@ def together(margins: list[Callable[[float], float]], *, draft: float = 1.0) -> 
             return SimpleNamespace(least=torch.tensor(values, dtype=torch.float64))
 
         centre = torch.ones(1, dtype=torch.float64)
-        return SimpleNamespace(centre=centre, p=2.0, method="backward", deadline=NEVER, margins=bounded, draft=made)
+        return SimpleNamespace(centre=centre, p=2.0, method=method, deadline=deadline, margins=bounded, draft=made)
 
-    whole = problem(1.0, lambda: problem(draft, None))
+    whole = problem(1.0, lambda: None if method == "ibp" else problem(draft, None))
     brackets = [Bracket(3.0, 1.0) for _ in margins]
     stage = Stage(1e-3, [0] * len(margins), [], lambda _: None)
+    if guesses is not None:
+        return stage.calls, again(whole, [3.0] * len(margins), [0.8 * g for g in guesses], guesses, stage)
     radii = proved(whole, brackets, list(range(len(margins))), stage)
     return stage.calls, radii
 
@@ -240,6 +250,8 @@ def test_words_that_lose_alike_tell_each_other_how(power: float, most: float) ->
 
 
 @given(powers=st.lists(st.floats(1.0, 60.0), min_size=6, max_size=6), cliffs=st.sets(st.integers(0, 5)))
+@example([1.0, 1.0, 1.0, 27.0, 1.0, 1.0], set())  # the curve of others falls again where this one goes on
+@example([60.0, 1.0, 1.0, 60.0, 2.0, 2.0], {4})  # and ends, by it, before its end
 def test_words_that_lose_otherwise_than_others_are_searched_as_far(powers: list[float], cliffs: set[int]) -> None:
     """What the first ones tell may be wrong for the rest, which then costs time and nothing else."""
     ends = ENDS[:6]
@@ -247,6 +259,28 @@ def test_words_that_lose_otherwise_than_others_are_searched_as_far(powers: list[
     calls, radii = together(margins)
     assert all(end * (1 - 2e-3) <= radius < end for end, radius in zip(ends, radii, strict=True))
     assert max(calls) <= 30
+
+
+@given(
+    powers=st.lists(st.floats(1.0, 60.0), min_size=6, max_size=6),
+    cliffs=st.sets(st.integers(0, 5)),
+    guessed=st.one_of(st.none(), st.lists(st.floats(0.9, 1.2), min_size=6, max_size=6)),
+    method=st.sampled_from(["ibp", "backward"]),
+)
+@example([2.0, 60.0, 46.0, 1.0, 60.0, 60.0], set(), [1.0] * 6, "ibp")  # one proof is no end
+def test_without_drafts_or_in_a_time_they_are_searched_as_far(
+    powers: list[float], cliffs: set[int], guessed: list[float] | None, method: str
+) -> None:
+    """What is not drafted is the same with a time that is enough as without, evaluation by evaluation."""
+    ends = ENDS[:6]
+    margins = [off_a_cliff(e) if k in cliffs else collapsing(e, powers[k]) for k, e in enumerate(ends)]
+    guesses = guessed and [g * e for g, e in zip(guessed, ends, strict=True)]
+    found = together(margins, method=method, deadline=Deadline.after(1e6), guesses=guesses)
+    calls, radii = found
+    assert all(end * (1 - 2e-3) <= radius < end for end, radius in zip(ends, radii, strict=True))
+    assert max(calls) <= 30
+    if method == "ibp":
+        assert together(margins, method=method, guesses=guesses) == found
 
 
 @pytest.mark.parametrize("off", [1.0, 1.0005, 0.9995])

@@ -87,7 +87,7 @@ class Bracket:
             self.high = eps
             self.refused += 1
         loss = 1 - margin / self.nominal
-        entry = Seen(self.curve.share(loss), math.log(eps), loss, rounding)
+        entry = self._placed(Seen(self.curve.share(loss), math.log(eps), loss, rounding))
         self.history.append(entry)
         if rounding:
             self._correct(entry)
@@ -97,6 +97,14 @@ class Bracket:
         low, high = self.near
         if math.isfinite(width) and low > 0:
             self.stalled = self.stalled + 1 if high - low > width / 2 else 0
+
+    def _placed(self, entry: Seen) -> Seen:
+        """As the curve has it; the usual one from where that says that less is lost farther away."""
+        if self.curve.faster and any(entry.denies(x) for x in self.seen if x.proof == entry.proof):
+            self.curve = Curve()
+            self.seen = [x._replace(share=usual_share(x.loss)) for x in self.seen]
+            return entry._replace(share=usual_share(entry.loss))
+        return entry
 
     def _stray(self, eps: float, way: int) -> None:
         """Where a proof denies what a draft has left open, that is forgotten."""
@@ -255,12 +263,15 @@ class Bracket:
 
     def _roots(self) -> list[float]:
         """Where proofs say that it ends: by the two nearest, then by the nearest on either side where those are on one;
-        where the margin falls off a cliff they do not agree."""
-        proofs = [x for x in self.telling if x.proof]
+        where the margin falls off a cliff they do not agree. How others lost their margin says nothing here."""
+        proofs, drafts = ([x for x in self.telling if x.proof == of] for of in (True, False))
         if len(proofs) < 2:  # it is near where a draft agrees
-            return [] if self.guess is None else [_crossing(x, self.power) for x in proofs]
-        proofs = [x._replace(share=usual_share(x.loss)) for x in proofs]
-        first, *others = proofs
+            if not proofs or not drafts:
+                return []
+            if not self.curve.faster:
+                return [] if self.guess is None else [_crossing(x, self.power) for x in proofs]
+            proofs.append(drafts[0])
+        first, *others = [x._replace(share=usual_share(x.loss)) for x in proofs]
         across = [x for x in others if (x.share > 0) != (first.share > 0)]
         pairs = dict.fromkeys([others[0], *across[:1]])
         return [_crossing(first, _power(first, other)) for other in pairs]

@@ -53,22 +53,21 @@ def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: 
     """Close the brackets of some instances, first by a draft, in single precision and without rounding, then by proofs.
 
     A few go ahead; the others begin with what these found: where ends are, how the loss grows, whether drafts help.
-    Where time is limited there is no draft, so that what is known at the end is proved.
+    Where time is limited there is no draft, so that what is known at the end is proved; else it changes nothing.
     """
     stage.ways.append(problem)
-    if problem.deadline.limited:
-        with suppress(OutOfTime):
-            close(problem, brackets, active, stage)
-        return [b.verified for b in brackets]
+    drafted = not problem.deadline.limited
     ahead = active[:: max(1, min(SCOUTED, len(active) // SCOUTS))]
     after = [i for i in active if i not in ahead]
-    brackets = _proved(problem, brackets, ahead, replace(stage, progress=lambda k: stage.progress(k - len(after))))
-    if after:
-        scouts = [brackets[i] for i in ahead]
-        curve = learned(scouts)
-        brackets = [replace(b, curve=curve) if i in after else b for i, b in enumerate(brackets)]
-        useless = 2 * sum(b.misled for b in scouts) > len(scouts)
-        brackets = _proved(problem, brackets, after, stage, known=ahead, drafted=not useless)
+    first = replace(stage, progress=lambda k: stage.progress(k - len(after)))
+    with suppress(OutOfTime):  # what is proved until then is in the brackets
+        brackets = _proved(problem, brackets, ahead, first, drafted=drafted)
+        if after:
+            scouts = [brackets[i] for i in ahead]
+            curve = learned(scouts)
+            brackets = [replace(b, curve=curve) if i in after else b for i, b in enumerate(brackets)]
+            useless = 2 * sum(b.misled for b in scouts) > len(scouts)
+            brackets = _proved(problem, brackets, after, stage, known=ahead, drafted=drafted and not useless)
     return [b.verified for b in brackets]
 
 
@@ -78,10 +77,11 @@ def _proved(
     active: list[int],
     stage: Stage,
     *,
+    drafted: bool,
     known: Sequence[int] = (),
-    drafted: bool = True,
 ) -> list[Bracket]:
-    """The brackets, where those of some instances are closed; those that are `known` are closed already."""
+    """The brackets, where those of some instances are closed; those that are `known` are closed already. Without a
+    draft they are closed where they are."""
     draft, before = problem.draft() or (None if problem.method == "ibp" else problem), 0
     drafted = drafted and draft is not None
 

@@ -190,7 +190,7 @@ def search(
     complete, ended = not problem.deadline.passed, False
     with while_there_is_room():  # the radii of the stages before hold
         if climb is not None and active and complete:
-            each = (time.perf_counter() - started) / max(1, *calls)
+            each = (time.perf_counter() - started) * len(active) / max(1, sum(calls))  # of all at once
             better = tighter(problem, climb, seconds=each, evaluations=SEARCHED)
             if better is not None:
                 radii = again(better, nominal, radii, [AHEAD * r for r in radii], stage(0))

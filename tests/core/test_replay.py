@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from certiformer.core.branch import Branching
 from certiformer.core.deadline import NEVER
+from certiformer.core.goal import Clause, Goal
 from certiformer.core.ops.base import Box
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball
@@ -35,6 +37,14 @@ def problem(
     return problem_of([(prepared, s) for s in ((1,), (2,), (1, 3))], p=p, method=method, relaxation=relaxation)
 
 
+def some_and_all(device: str = "cpu") -> Problem:
+    """All words move, or two or one, in one order or the other."""
+    prepared = prepare(random_model(layers=2, scale=0.3, seed=2), IDS, device=device)
+    every = tuple(range(prepared.embeddings.shape[1]))
+    sets = (every, (*every[1:], 0), every)
+    return problem_of([(prepared, s) for s in sets], p=2.0, method="backward", relaxation="tight")
+
+
 def test_nothing_is_recorded_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> None:
         raise AssertionError("an evaluation on a CPU was to be recorded")
@@ -46,25 +56,27 @@ def test_nothing_is_recorded_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked.compiled.replays.seen
 
 
-def test_one_key_means_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets of one and of two words in one problem: when only those of one are left, the recording of two is not for
-    them."""
+def test_one_key_means_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of one, of two and of all words in one problem: when only those of one are left, the recording of two is not
+    for them, nor that of all, which picks nothing out, for any other."""
     shapes: dict[Any, set[Any]] = {}
 
     def kept(self: Replays, key: Any, evaluate: Any, asked: Asked) -> Evaluation:
-        shapes.setdefault(key, set()).add(tuple(x.shape for x in asked.tensors))
+        shapes.setdefault(key, set()).add((asked.kind, tuple(x.shape for x in asked.tensors)))
         result: Evaluation = evaluate(asked)
         return result
 
-    asked = problem()
-    plain = asked.margins(EPS)
-    object.__setattr__(asked.compiled, "cuda", True)
-    monkeypatch.setattr(Replays, "__call__", kept)
-    for chosen in ([0, 1, 2], [0, 1], [2], [1]):
-        found = asked.margins(EPS[chosen], chosen)
-        assert torch.allclose(found.lower, plain.lower[chosen], rtol=1e-9)
-    assert len(shapes) == 2
-    assert all(len(s) == 1 for s in shapes.values())
+    for asked, keys in ((problem(), 2), (some_and_all(), 2)):
+        plain = asked.margins(EPS)
+        object.__setattr__(asked.compiled, "cuda", True)
+        monkeypatch.setattr(Replays, "__call__", kept)
+        for chosen in ([0, 1, 2], [0, 1], [2], [1]):
+            found = asked.margins(EPS[chosen], chosen)
+            assert torch.allclose(found.lower, plain.lower[chosen], rtol=1e-9)
+        assert len(shapes) == keys
+        assert all(len(s) == 1 for s in shapes.values())
+        shapes.clear()
+        monkeypatch.undo()
 
 
 def test_a_recording_is_not_replayed_on_other_shapes() -> None:
@@ -72,6 +84,16 @@ def test_a_recording_is_not_replayed_on_other_shapes() -> None:
     recording = Recording(Asked(two, torch.zeros(1, 1), {}), SimpleNamespace(replay=lambda: None), None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="recorded with"):
         recording(Asked(one, torch.zeros(1, 1), {}))
+
+
+def test_nor_on_what_is_computed_otherwise() -> None:
+    """The same shapes: all positions in their order, of which nothing is picked out, and in another order."""
+    every, turned = (Ball.of(torch.zeros(1, 1, 2, 3), [at], torch.ones(1), 2.0) for at in ((0, 1), (1, 0)))
+    rows, own = torch.zeros(1, 1), {3: (torch.zeros(1, 2),)}
+    recording = Recording(Asked(every, rows, own), SimpleNamespace(replay=lambda: None), None)  # type: ignore[arg-type]
+    for other in (Asked(turned, rows, own), Asked(every, rows, {4: own[3]}), Asked(every, rows, own, rows)):
+        with pytest.raises(ValueError, match="recorded of"):
+            recording(other)
 
 
 class Counted:
@@ -181,6 +203,41 @@ def test_replayed_bounds_are_the_plain_ones_exactly(
                 assert list(found.reasons) == reasons[: len(chosen)]
     assert asked.compiled.replays.recorded
     assert not asked.compiled.replays.refused
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("first", [[0], [1]])
+def test_sets_of_all_words_and_of_some_share_no_recording(first: list[int]) -> None:
+    asked, eps = some_and_all("cuda"), EPS.cuda()
+    for chosen in (first, first, first, [0], [1], [0, 1], [1, 2], [0, 2]):
+        found = asked.margins(eps[chosen], chosen)
+        plain, _ = asked.over(asked.ball(eps[chosen], chosen), chosen)
+        torch.testing.assert_close(found.lower, plain.lower, rtol=1e-9, atol=1e-9)
+    assert asked.compiled.replays.recorded
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"))],
+)
+def test_goals_that_differ_in_their_limits_alone_climb_each_by_its_own(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording reads what it is given and nothing else: on a CPU, the first evaluation of a kind is asked again."""
+    plain = problem(device=device).draft()
+    assert plain is not None
+    eps = EPS.to(device)
+    start, _ = plain._climbing(eps, [0, 1, 2], 3)
+    lower = plain.margins(eps, rounding=False).lower
+    if device == "cpu":
+        first: dict[Any, Any] = {}
+        object.__setattr__(plain.compiled, "cuda", True)
+        monkeypatch.setattr(Replays, "__call__", lambda _, key, made, asked: first.setdefault(key, made)(asked))
+    rows = plain.rows([0])[0, :, 0].double()
+    for shift in (0.0, 0.0, 0.0, 5.0, -5.0):
+        goal = Goal(rows, torch.full((len(rows),), shift, dtype=torch.float64), (Clause((0,), 1),))
+        _, step = replace(plain, goal=goal)._climbing(eps, [0, 1, 2], 3)
+        torch.testing.assert_close(step(start.parameters).reached, lower[:, 0] - shift, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -24,7 +24,7 @@ from .ops.base import Box, Parameters
 from .part import Known
 from .relaxation import Scheme, Style, choose
 from .rounding import exact_products, whole_products
-from .sets import Ball, Cuts, Perturbation, Piece
+from .sets import Ball, Cuts, Perturbation, Piece, everywhere
 from .speed.batches import Batches, doubled
 from .speed.memory import default_budget
 from .speed.replay import Asked, Evaluation
@@ -271,8 +271,10 @@ class Problem:
     def _padded(self, eps: Tensor, chosen: list[int], what: Hashable, sizes: list[int]) -> tuple[Hashable, Asked]:
         """Of some instances, and the first again and again until there are as many as in a recording that there is, or
         may be: one of these sizes. With the key of that."""
-        kind = (self.p, self.joint, self.width is not None, self._normals, self.style, what, bool(self.parameters))
-        blocks = max(len(self.positions[i]) for i in chosen)  # of this batch: sets may be of different sizes
+        where = [self.positions[i] for i in chosen]  # in this batch: sets may be of different sizes
+        blocks, whole = max(map(len, where)), everywhere(where, self.centre.shape[2])
+        own = tuple(self.parameters)
+        kind = (self.p, self.joint, self.width is not None, whole, self._normals, self.style, what, own)
         keys = [(size, blocks, kind, self.goal and len(self.goal.rows)) for size in sizes]
         fit = self.compiled.replays.fitting(keys)
         more = sizes[fit] - len(chosen)
@@ -402,25 +404,28 @@ class Problem:
 
     def _climbing(self, eps: Tensor, chosen: list[int], most: int) -> tuple[Tuned, Callable[[Parameters], Climb]]:
         """Where optimising the planes of some instances begins, and its step."""
-        limits = None if self.goal is None else self.goal.limits.to(self.centre)
-        key, asked = (
-            self._padded(eps, chosen, "climb", [most]) if self.compiled.cuda else (None, self._asked(eps, chosen))
-        )
+        goal = self.goal
+        what = ("climb", goal and goal.clauses)
+        key, asked = self._padded(eps, chosen, what, [most]) if self.compiled.cuda else (None, self._asked(eps, chosen))
+        asked = asked if goal is None else asked._replace(limits=goal.limits.to(self.centre))
 
-        def least(lower: Tensor) -> Tensor:
-            return lower.amin(dim=1) if self.goal is None or limits is None else self.goal.least(lower - limits)
+        def least(asked: Asked, lower: Tensor) -> Tensor:
+            return lower.amin(dim=1) if goal is None or asked.limits is None else goal.least(lower - asked.limits)
 
         def engine(asked: Asked) -> Engine:
             return self.engine(asked.ball, asked.parameters, rounding=False)
 
         def climbed(asked: Asked) -> Climb:
-            return climb(lambda own: engine(asked._replace(parameters=own)), asked.rows, least, asked.parameters)
+            of = partial(least, asked)
+            return climb(lambda own: engine(asked._replace(parameters=own)), asked.rows, of, asked.parameters)
 
         def step(parameters: Parameters) -> Climb:
             now = asked._replace(parameters=parameters)
             return climbed(now) if key is None else self.compiled.replays(key, climbed, now)
 
-        return Tuned(asked.parameters, None) if asked.parameters else usual(engine(asked), asked.rows, least), step
+        return Tuned(asked.parameters, None) if asked.parameters else usual(
+            engine(asked), asked.rows, partial(least, asked)
+        ), step
 
 
 class Climbed(NamedTuple):

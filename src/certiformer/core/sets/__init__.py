@@ -5,7 +5,7 @@ from typing import Protocol
 from torch import Tensor
 
 from ..ops.base import Box
-from .ball import Ball, dual, norm
+from .ball import Ball, dual, everywhere, norm
 from .choices import Choices
 from .piece import Cuts, Piece
 
@@ -46,4 +46,4 @@ class Perturbation(Protocol):
     def box(self) -> Box: ...
 
 
-__all__ = ["Ball", "Choices", "Cuts", "Perturbation", "Piece", "dual", "norm"]
+__all__ = ["Ball", "Choices", "Cuts", "Perturbation", "Piece", "dual", "everywhere", "norm"]

@@ -90,6 +90,11 @@ def grams_of(groups: Sequence[Tensor]) -> Tensor:
     return torch.einsum("zm...j,zm...l->z...jl", whole, whole)[None]
 
 
+def everywhere(positions: Sequence[tuple[int, ...]], n: int) -> bool:
+    """Whether every one of n positions varies, in order, in all instances: it is another computation then."""
+    return all(ps == tuple(range(n)) for ps in positions)
+
+
 @dataclass(frozen=True, eq=False)
 class Ball:
     """A batch of perturbed inputs, one instance each.
@@ -121,7 +126,7 @@ class Ball:
     ) -> Ball:
         """`centre` [instances, 1, n, d], positions and a radius for each instance, and the width of what moves."""
         n = centre.shape[2]
-        if all(ps == tuple(range(n)) for ps in positions):
+        if everywhere(positions, n):
             hot = torch.eye(n, dtype=centre.dtype, device=centre.device).expand(len(positions), n, n)
             radii = eps.to(centre)[:, None].expand(-1, n)
             return Ball(centre, hot, radii, p, width=width, joint=joint, whole=True)

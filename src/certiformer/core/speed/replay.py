@@ -28,22 +28,33 @@ OFTEN = 2  # a batch that a larger recording serves as well gets its own after s
 
 
 class Asked(NamedTuple):
-    """All that an evaluation is given: a set for each instance, rows of outputs, and parameters of planes."""
+    """All that an evaluation is given: a set for each instance, rows of outputs, parameters of planes, and what the
+    rows are compared with, where that counts."""
 
     ball: Perturbation
     rows: Tensor
     parameters: Parameters
+    limits: Tensor | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
         """Those that it is made of, always in the same order."""
-        return [*_tensors(self.ball).values(), self.rows, *(p for own in self.parameters.values() for p in own)]
+        own = [p for own in self.parameters.values() for p in own]
+        return [*_tensors(self.ball).values(), self.rows, *own, *([] if self.limits is None else [self.limits])]
+
+    @property
+    def kind(self) -> Hashable:
+        """All else: a recording is of one kind."""
+        ball: Any = self.ball
+        known = tuple((f.name, x) for f in fields(ball) if not isinstance(x := getattr(ball, f.name), Tensor))
+        return type(ball), known, tuple(self.parameters), self.limits is None
 
     def copied(self) -> Asked:
         """The same with tensors of its own."""
         given: Any = self.ball
         ball = replace(given, **{name: x.clone() for name, x in _tensors(given).items()})
-        return Asked(ball, self.rows.clone(), {i: tuple(p.clone() for p in own) for i, own in self.parameters.items()})
+        parameters = {i: tuple(p.clone() for p in own) for i, own in self.parameters.items()}
+        return Asked(ball, self.rows.clone(), parameters, None if self.limits is None else self.limits.clone())
 
 
 class Result(Protocol):
@@ -97,6 +108,8 @@ class Recording:
         return Recording(own, graph, result)
 
     def __call__(self, asked: Asked) -> Any:
+        if self.asked.kind != asked.kind:
+            raise ValueError(f"recorded of {self.asked.kind}, asked of {asked.kind}")
         mine, theirs = self.asked.tensors, asked.tensors
         for own, given in zip(mine, theirs, strict=True):
             if own.shape != given.shape:  # a copy would spread it

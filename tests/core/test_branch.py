@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from certiformer.core import branch
-from certiformer.core.branch import Branching
+from certiformer.core.branch import Branching, Leaf
 from certiformer.core.deadline import NEVER, Deadline
 from certiformer.core.problem import Problem
 from certiformer.core.speed.batches import FEW, MOST, Batches, doubled
@@ -67,6 +67,24 @@ def test_planes_that_take_too_long_are_left_as_they_are(monkeypatch: pytest.Monk
     branching.tune([WIDE, WIDE], Deadline(12.0))
     assert branching.tuned_at_once == 0
     assert not any(leaf.parameters for leaf in branching.leaves)
+
+
+def test_pieces_that_lost_their_planes_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looked proved with planes that are gone is cut further."""
+    branching = grown()
+    branching.tuned_at_once = 1
+
+    def tuned(self: Branching, leaves: list[Leaf], *_: object) -> int:
+        for leaf in leaves:
+            leaf.margin, leaf.parameters = 1.0, {0: ()}
+        return 0
+
+    monkeypatch.setattr(Branching, "_tuned", tuned)
+    clock(monkeypatch, 10.0)
+    branching.tune([WIDE, WIDE], Deadline(12.0))
+    assert max(leaf.margin for leaf in branching.leaves) == 1.0
+    branching.grow([WIDE, WIDE], 4)
+    assert max(leaf.margin for leaf in branching.leaves) < 0
 
 
 def test_planes_of_all_pieces_are_optimised_where_there_is_time() -> None:

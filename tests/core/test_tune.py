@@ -68,3 +68,22 @@ def test_tuning_ends_with_its_time_and_where_all_is_proved(
     better, reached, steps = problem.climbed(radius, steps=4, until=Deadline.after(until), until_proved=proved)
     assert len(made) == most == steps + 1  # the usual planes, and one for each step
     assert reached == pytest.approx(better.draft().margins(radius, rounding=False).least.tolist(), abs=1e-4)  # type: ignore[union-attr]
+
+
+def test_a_margin_that_fails_a_check_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a step as after it: a piece that looks proved would be cut no further."""
+    prepared = prepare(random_model(layers=1, scale=0.35, seed=5), IDS)
+    problem = problem_of([(prepared, (1,)), (prepared, (2,))], p=2.0, method="backward", relaxation="tight")
+    plain = Engine.margins
+
+    def margins(self: Engine, *args: Any) -> Any:
+        found = plain(self, *args)
+        self._note(torch.tensor([False, True]), "outside of its domain")
+        return found
+
+    monkeypatch.setattr(Engine, "margins", margins)
+    for steps in (0, 2):
+        _, reached, _ = problem.climbed(torch.full((2,), 1e-4, dtype=torch.float64), steps=steps, at_once=2)
+        assert reached is not None
+        assert reached[0] == -torch.inf
+        assert reached[1] > 0

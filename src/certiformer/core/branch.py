@@ -167,7 +167,7 @@ class Branching:
             self.tuned_at_once //= 2
         if not all(leaf.parameters for leaf in self.leaves):  # all have planes of their own, or none
             for leaf in self.leaves:
-                leaf.parameters = {}
+                leaf.parameters, leaf.at = {}, 0.0  # what a draft found with planes of its own is found anew
 
     def _tuned_in_time(self, failing: list[Leaf], eps: list[float], until: Deadline) -> None:
         """One batch, and the others if what that took says that enough of them can be done."""

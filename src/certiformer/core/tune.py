@@ -53,6 +53,7 @@ def usual(engine: Engine, rows: Tensor, least: Callable[[Tensor], Tensor]) -> Tu
     """The parameters of planes as they are without any, beside those that an engine is given, and its margins."""
     with torch.no_grad():
         reached = least(engine.margins(rows).lower)
+        reached = torch.where(held(engine), reached, -torch.inf)
         found: Parameters = {}
         for node in engine.graph.nodes:
             if node.perturbed and not node.op.exact:
@@ -72,8 +73,12 @@ def climb(
         engine = build(parted(numbers, parameters))
         reached = least(engine.margins(rows).lower)
         (gradient,) = torch.autograd.grad(reached.sum(), numbers)
-    good = torch.stack([good for good, _ in engine.failures]).all(dim=0)
-    return Climb(reached.detach(), good, gradient, taken())
+    return Climb(reached.detach(), held(engine), gradient, taken())
+
+
+def held(engine: Engine) -> Tensor:
+    """Of which instances every check held, `[instances]`."""
+    return torch.stack([good for good, _ in engine.failures]).all(dim=0)
 
 
 def tune(
@@ -94,7 +99,7 @@ def tune(
     idle = taken = 0
     for k in range(steps):
         if scale is None and reached is not None:
-            scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps)
+            scale = _size(reached)
         enough = until_proved and reached is not None and scale is not None and bool((reached > ENOUGH * scale).all())
         if until.passed or enough:
             break
@@ -104,7 +109,7 @@ def tune(
         found = torch.where(torch.isfinite(at.reached) & at.good, at.reached, -torch.inf)
         if reached is None:
             reached = found
-            scale = reached.abs().clamp(min=torch.finfo(reached.dtype).eps).nan_to_num_(posinf=1.0)
+            scale = _size(reached)
         assert scale is not None
         idle = 0 if bool((found > reached + 1e-3 * scale).any()) else idle + 1
         best = torch.where((found > reached)[:, None], current, best)
@@ -115,6 +120,11 @@ def tune(
         optimizer.step()
         current.clamp_(0, 1)
     return Tuned(parted(best, start.parameters), reached, taken)
+
+
+def _size(margins: Tensor) -> Tensor:
+    """How large they are; 1 where there are none."""
+    return margins.abs().clamp(min=torch.finfo(margins.dtype).eps).nan_to_num(posinf=1.0)
 
 
 def flat(parameters: Parameters) -> Tensor:

@@ -19,7 +19,7 @@ def test_bounds_are_those_of_sweeps_down_to_the_input(kind: str, method: str, re
     p, eps = ((1.0, 0.02), (2.0, 0.02), (math.inf, 0.004))[turn % 3]  # every kind and every plan meets each norm
     short = asked(kind, p, method, relaxation)
     assert short.compiled.local
-    whole = replace(short, compiled=replace(short.compiled, local={}, footprints=Footprints()))
+    whole = replace(short, compiled=replace(short.compiled, local={}), footprints=Footprints())
     radii = torch.full((len(SETS),), eps, dtype=torch.float64)
     found, expected = (each.margins(radii, rounding=False) for each in (short, whole))
     assert found.reasons == expected.reasons == (None,) * len(SETS)

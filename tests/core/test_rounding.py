@@ -79,7 +79,7 @@ def test_without_what_is_taken_off_single_precision_would_be_wrong(method: str) 
     single, double = pair("affine", 2.0, method, "paper")
     assert single.compiled.local
     for local in (single.compiled.local, {}):
-        single = replace(single, compiled=replace(single.compiled, local=local, footprints=Footprints()))
+        single = replace(single, compiled=replace(single.compiled, local=local), footprints=Footprints())
         radii = torch.full((len(single),), 1e-9)
         exact = double.margins(radii.double(), rounding=False)
         found, bare = single.margins(radii), single.margins(radii, rounding=False)

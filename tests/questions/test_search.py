@@ -442,3 +442,14 @@ def test_every_radius_was_itself_evaluated_with_rounding(more: dict[str, Any], m
     radii = cf.radius(random_model(scale=0.3), IDS, **more).radii
     assert max(radii) > 0
     assert {r for r in radii if r > 0} <= proofs
+
+
+@pytest.mark.parametrize("method", ["ibp", "forward", "backward", "backward-forward"])
+def test_the_same_question_has_the_same_answer_whatever_was_asked_before(method: Any) -> None:
+    """To the last bit: sweeps in windows that earlier ones chose would add in another order."""
+    certifier = cf.Certifier("sst-1", method=method)
+    text = "a very good film with some funny moments in it"
+    first = certifier.radius(text, norm=2)
+    certifier.bounds(text, eps=0.01)
+    assert certifier.radius(text, norm=2).radii == first.radii
+    assert cf.Certifier("sst-1", method=method).radius(text, norm=2).radii == first.radii

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,7 +30,7 @@ from .local import Local, local_nodes
 from .names import Arithmetic, BoundOptions, Method, Relaxation
 from .relaxation import anchors
 from .speed.batches import Batches
-from .speed.memory import Footprints
+from .speed.memory import Room
 from .speed.replay import Replays, Store
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Compiled:
     anchors: frozenset[int]
     local: Mapping[int, Local]
     cuda: bool
-    footprints: Footprints
+    room: Room
     replays: Replays
     batches: dict[Hashable, Batches]  # of pieces, by how they are bounded
 
@@ -56,7 +57,7 @@ class Compiled:
             anchors=anchors,
             local=local,
             cuda=cuda,
-            footprints=Footprints(),
+            room=Room(),
             replays=Replays(store),
             batches={},
         )
@@ -68,8 +69,8 @@ class Compiled:
         return Compiled.of(self.graph.to(torch.float32), self.anchors, local, cuda=self.cuda, store=self.replays.store)
 
     def forget(self) -> None:
-        """As before the first evaluation: how much is done at a time, which rounding may show, has no past."""
-        self.footprints.forget()
+        """As before the first evaluation: memory that ran out may be there again."""
+        self.room.bytes = math.inf
         if "single" in self.__dict__:
             self.single.forget()
 

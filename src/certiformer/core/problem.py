@@ -26,7 +26,7 @@ from .relaxation import Scheme, Style, choose
 from .rounding import exact_products, whole_products
 from .sets import Ball, Cuts, Perturbation, Piece, everywhere
 from .speed.batches import Batches, doubled
-from .speed.memory import default_budget
+from .speed.memory import Footprints, default_budget
 from .speed.replay import Asked, Evaluation
 from .tune import RATE, Climb, Tuned, climb, tune, usual
 
@@ -78,6 +78,7 @@ class Problem:
     arithmetic: Arithmetic
     style: Style
     memory: int  # bytes that an evaluation may take
+    footprints: Footprints  # what its sweeps took so far
     parameters: Parameters  # of optimised planes
     rough: bool  # whether matrix products may be of less precision than their entries: nothing is proved then
     cuts: Cuts | None  # where instances are pieces of their balls
@@ -121,6 +122,7 @@ class Problem:
             arithmetic=options.arithmetic,
             style=plan.style,
             memory=options.max_memory or default_budget(device),
+            footprints=Footprints(),
             parameters={},
             rough=False,
             cuts=None,
@@ -139,6 +141,7 @@ class Problem:
         return replace(
             self,
             compiled=self.compiled.single,
+            footprints=self.footprints.single,
             centre=self.centre.float(),
             parameters=parameters,
             cuts=None if self.cuts is None else self.cuts.to(torch.float32),
@@ -195,7 +198,7 @@ class Problem:
         try:
             return evaluate()
         except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error) or not (self.compiled.footprints.halve(self.memory) or count > 1):
+            if not out_of_memory(error) or not (self.compiled.room.halve(self.memory) or count > 1):
                 raise
             log.info("out of memory: it is tried again with less")
         self.compiled.replays.store.forget_all()  # what the error held is free by now
@@ -204,7 +207,7 @@ class Problem:
     @property
     def room(self) -> int:
         """Bytes that an evaluation may take, as far as is known."""
-        return int(min(self.memory, self.compiled.footprints.room))
+        return int(min(self.memory, self.compiled.room.bytes))
 
     def least(self, lower: Tensor) -> Tensor:
         """From lower bounds `[instances, half-spaces]` what must be above 0 for a proof."""
@@ -365,7 +368,7 @@ class Problem:
             rounding=rounding,
             parameters=parameters,
             memory=self.room // 2,
-            footprints=self.compiled.footprints,
+            footprints=self.footprints,
             deadline=self.deadline,
         )
 

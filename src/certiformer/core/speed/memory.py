@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -65,21 +66,30 @@ def room_of(memory: int, like: Tensor) -> int:
 
 
 @dataclass(eq=False)
-class Footprints:
-    """What slices of nodes took in earlier sweeps, so that the first window of the next is no guess; and how many bytes
-    there are at most where there were not as many as it seemed."""
+class Room:
+    """How many bytes there are at most, where there were not as many as it seemed."""
 
-    known: dict[tuple[int, bool, int], int] = field(default_factory=dict)
-    room: float = math.inf
+    bytes: float = math.inf
 
     def halve(self, memory: int) -> bool:
         """Memory ran out with so much: take half of it from now on; whether that is something."""
-        self.room = min(self.room, memory) // 2
-        return self.room >= LEAST
+        self.bytes = min(self.bytes, memory) // 2
+        return self.bytes >= LEAST
 
-    def forget(self) -> None:
-        self.known.clear()
-        self.room = math.inf
+
+@dataclass(eq=False)
+class Footprints:
+    """What slices of nodes took in earlier sweeps, so that the first window of the next is no guess.
+
+    Those of one question: windows may show in the last bits, and the same question has the same answer.
+    """
+
+    known: dict[tuple[int, bool, int], int] = field(default_factory=dict)
+
+    @cached_property
+    def single(self) -> Footprints:
+        """Those in single precision."""
+        return Footprints()
 
     def per_slice(self, key: tuple[int, bool, int]) -> int:
         """Entries per slice and instance of rows on a node, with or without rounding; 0 while nothing is known."""

@@ -73,7 +73,7 @@ def inside(ball: Ball, cloud: Tensor) -> Tensor:
     return ((along >= ball.low[:, None]) & (along <= ball.high[:, None])).all(dim=2)
 
 
-Lengths = dict[tuple[int, int], Tensor]  # (node, axis) -> how far it may be from the middle of its box along the axis
+Lengths = dict[tuple[int, int, int], tuple[Tensor, Tensor]]  # (node, axis, which) -> a middle, and how far from it
 
 
 def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Lengths, Box, Tensor]:
@@ -92,10 +92,12 @@ def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Lengths, Bo
             engine.margins(problem.rows(chosen))
             boxes = {n.index: engine.box(n) for n in graph.nodes[1:] if n.perturbed}
             assert engine.reasons == reasons
-            lengths = dict(engine.lengths)
+            for (index, axis), reach in engine.around.items():
+                middle = boxes[index].centre if reach.middle is None else reach.middle
+                lengths[index, axis, 0] = middle, reach.distance
             for index, box in boxes.items():
                 if box.distance is not None:
-                    lengths[index, len(graph.nodes[index].shape) - 1] = box.distance
+                    lengths[index, len(graph.nodes[index].shape) - 1, 1] = box.centre, box.distance
     assert not torch.isnan(answer.lower).any()
     assert not torch.isnan(answer.upper).any()
     return boxes, lengths, answer, torch.tensor([r is None for r in reasons])
@@ -150,9 +152,9 @@ def _checked(problem: Problem, ball: Ball, cloud: Tensor, mask: Tensor) -> int:
 
     for index, box in boxes.items():
         within(graph.nodes[index], values[index], box)
-    for (index, axis), most in lengths.items():
+    for (index, axis, _), (middle, most) in lengths.items():
         if index in boxes:
-            moved = values[index] - boxes[index].centre.double()[:, None]
+            moved = values[index] - middle.double()[:, None]
             far = torch.linalg.vector_norm(moved, dim=2 + axis)
             within(f"the length of {graph.nodes[index]}", far, Box(torch.zeros_like(most), most))
     within("margin", (rows[:, None] * values[-1][:, :, None]).flatten(3).sum(dim=3), margins)

@@ -32,6 +32,8 @@ TOGETHER = 32  # pieces of which planes are optimised at once, at most
 TRIED = 4  # of the time for it, one part in so many may go to the first batch; and of the pieces as many must be done
 HELD = 5.0  # times the numbers that go through an evaluation that its gradient needs, about: 3.4 to 5.4 are kept
 AGAIN = 2  # normals of its own, those of the last cuts, that a piece may be cut across again
+LOST = 0.1  # of the margin at rest, below which a margin does not say how cuts compare
+BACK, STEPS_BACK = 0.92, 12  # by how much, and how often, a radius is made smaller until the margin says something
 
 
 @dataclass(eq=False)
@@ -44,12 +46,16 @@ class Leaf:
     drafted: Found | None = None
     margin: float = math.nan  # the least that a draft found within the radius `at`
     at: float = 0.0
+    near: float = 0.0  # within which its cuts are compared: `at`, or less where the margin there says nothing
+    seen: float = math.nan  # the margin within that
     kinds: tuple[str, ...] = ()
     parameters: Parameters = field(default_factory=dict)  # of its planes, if they were optimised; of one instance
 
-    def half(self, cuts: Cuts, margin: float, kind: str) -> Leaf:
-        """One of its halves, with a draft of its margin."""
-        return Leaf(self.owner, cuts, self.proved, self.drafted, margin, self.at, (*self.kinds, kind), self.parameters)
+    def half(self, cuts: Cuts, seen: float, kind: str) -> Leaf:
+        """One of its halves, with a draft of its margin where cuts were compared."""
+        margin = seen if self.near == self.at else math.nan
+        known = (self.proved, self.drafted, margin, self.at, self.near, seen)
+        return Leaf(self.owner, cuts, *known, (*self.kinds, kind), self.parameters)
 
 
 @dataclass(eq=False)
@@ -126,19 +132,46 @@ class Branching:
                 else:
                     new.append(leaf)
         if new:
-            margins = self._margins(rough, new, Cuts.joined([x.cuts for x in new]), eps)
+            radii = [eps[x.owner] for x in new]
+            margins = self._margins(rough, new, Cuts.joined([x.cuts for x in new]), radii)
             for leaf, margin in zip(new, margins, strict=True):
                 leaf.margin = margin
 
-    def _margins(self, rough: Problem, leaves: list[Leaf], cuts: Cuts, eps: list[float]) -> list[float]:
-        """Of pieces of some leaves, which may be parts of those."""
+    def _margins(self, rough: Problem, leaves: list[Leaf], cuts: Cuts, radii: list[float]) -> list[float]:
+        """Of pieces of some leaves, which may be parts of those, each within a radius."""
         pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts.to(rough.centre.dtype), together(leaves))
-        least: list[float] = pieces.margins(self._radii(leaves, eps, rough), rounding=False).least.tolist()
+        least: list[float] = pieces.margins(torch.tensor(radii).to(rough.centre), rounding=False).least.tolist()
         return least
 
-    @staticmethod
-    def _radii(leaves: list[Leaf], eps: list[float], like: Problem) -> Tensor:
-        return torch.tensor([eps[x.owner] for x in leaves], dtype=like.centre.dtype, device=like.centre.device)
+    @cached_property
+    def rest(self) -> list[float]:
+        """The margins where nothing moves."""
+        rough = self.problem.draft() or self.problem
+        least: list[float] = rough.margins(rough.centre.new_zeros(len(rough)), rounding=False).least.tolist()
+        return least
+
+    def _lost(self, leaf: Leaf, margin: float) -> bool:
+        """Whether a margin of a piece is too small to tell cuts by it; what is not a number is."""
+        return not margin > LOST * self.rest[leaf.owner]
+
+    def _compared(self, rough: Problem, chosen: list[Leaf]) -> None:
+        """Within which radius cuts of some pieces are compared: where bounds have broken down all cuts look alike."""
+        for leaf in chosen:
+            if not self._lost(leaf, leaf.margin):
+                leaf.near, leaf.seen = leaf.at, leaf.margin
+            elif leaf.seen > 0:  # it may say something further out by now
+                leaf.near = min(leaf.near / BACK, leaf.at)
+            else:
+                leaf.near = min(leaf.near or leaf.at, leaf.at)
+        for _ in range(STEPS_BACK):
+            lost = [leaf for leaf in chosen if self._lost(leaf, leaf.seen)]
+            if not lost:
+                return
+            for leaf in lost:
+                leaf.near *= BACK
+            seen = self._margins(rough, lost, Cuts.joined([x.cuts for x in lost]), [x.near for x in lost])
+            for leaf, margin in zip(lost, seen, strict=True):
+                leaf.seen = margin
 
     # ---- planes of their own ------------------------------------------------------------------------------------
 
@@ -191,7 +224,7 @@ class Branching:
         if not leaves:
             return 0
         rough = self.problem.draft() or self.problem
-        radii = self._radii(leaves, eps, rough)
+        radii = torch.tensor([eps[leaf.owner] for leaf in leaves]).to(rough.centre)
         cuts = Cuts.joined([leaf.cuts for leaf in leaves]).to(rough.centre.dtype)
         pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts, together(leaves))
         found = pieces.climbed(radii, steps=steps, rate=TUNED, at_once=at_once, until=until, until_proved=True)
@@ -203,6 +236,7 @@ class Branching:
 
     def _cut(self, rough: Problem, chosen: list[Leaf], eps: list[float]) -> None:
         """Each piece in two, across the normal whose worse half is best."""
+        self._compared(rough, chosen)
         owners, cuts = [leaf.owner for leaf in chosen], Cuts.joined([leaf.cuts for leaf in chosen])
         ball = self.problem.ball(torch.tensor([eps[i] for i in owners]).to(self.problem.centre), owners)
         kinds, normals = self._candidates(chosen, cuts, ball)
@@ -212,7 +246,8 @@ class Branching:
         rows, which = [r for r, _ in tried], [c for _, c in tried]
         if tried:
             both = Cuts.joined(cuts.take(rows).halved(normals[rows, which], at[rows, which]))
-            margins = self._margins(rough, [chosen[r] for r in rows] * 2, both, eps)
+            parents = [chosen[r] for r in rows] * 2
+            margins = self._margins(rough, parents, both, [leaf.near for leaf in parents])
         for r, leaf in enumerate(chosen):
             own = [k for k, row in enumerate(rows) if row == r]
             if not own:
@@ -224,6 +259,14 @@ class Branching:
             self.leaves.remove(leaf)
             for k in (best, len(rows) + best):
                 self.leaves.append(leaf.half(both.take([k]).trimmed(), margins[k], kinds[which[best]]))
+        self._seen(rough, [leaf for leaf in self.leaves if math.isnan(leaf.margin)])
+
+    def _seen(self, rough: Problem, halves: list[Leaf]) -> None:
+        """Margins of halves that were compared within smaller radii."""
+        if halves:
+            cuts = Cuts.joined([leaf.cuts for leaf in halves])
+            for leaf, margin in zip(halves, self._margins(rough, halves, cuts, [x.at for x in halves]), strict=True):
+                leaf.margin = -math.inf if math.isnan(margin) else margin
 
     def _promising(self, kinds: list[str], there: list[bool]) -> list[int]:
         """Which of the candidates that there are of a piece to try: all at first, then those that won most often."""

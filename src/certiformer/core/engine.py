@@ -26,12 +26,11 @@ from .local import sizes
 from .ops.base import Box, MeasuredBox, Parameters, Planes, Reach, Shape, entries, ulp
 from .ops.movement import Movement
 from .ops.rounded import MOST, Rounded
-from .reach import by_form, by_sweeps
+from .reach import by_form, by_sweeps, vectors
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
 from .scores import both_signs, diagonal, with_diagonal
 from .sets import Perturbation
-from .sets.ball import norm
 from .speed.memory import TEMPORARIES, Footprints, Window, Windows, room_of
 from .sweep import sweep
 
@@ -69,7 +68,7 @@ class Engine:
     products: Products = field(init=False, default_factory=Products)
     substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
     tangents: dict[int, Substitution] = field(init=False, default_factory=dict)
-    lengths: dict[tuple[int, int], Tensor] = field(init=False, default_factory=dict)
+    around: dict[tuple[int, int], Reach] = field(init=False, default_factory=dict)  # middles of their own, by axis
     sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     local_sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     gaps: dict[int, Tensor] = field(init=False, default_factory=dict)
@@ -318,23 +317,10 @@ class Engine:
         if node.index not in self.tangents:
             planes = None
             if self.scheme.style.tangents and not node.op.exact and not isinstance(node.op, Rounded):
-                parents = self.graph.parents(node)
-                boxes = tuple(self.box(p) for p in parents)
-                planes = node.op.tangent(boxes, tuple(self.length(parents[k], axis) for k, axis in node.op.measures))
+                planes = node.op.tangent(*vectors(self, node))
             ready = self.substitution(node) if planes is None else self._substituted(node, planes)
             self.tangents[node.index] = ready
         return self.tangents[node.index]
-
-    def length(self, node: Node, axis: int) -> Tensor:
-        """How far a node gets from the middle of its box as a vector along an axis: `[instances, *the other axes]`."""
-        key = node.index, axis % len(node.shape)
-        if key not in self.lengths:
-            box = self.box(node)
-            length = norm(box.radius + ulp(box.lower) * box.lower.abs(), 2.0, dim=1 + key[1])
-            if node.perturbed and key[1] not in self.graph.position_axes[node.index]:  # those move one by one
-                length = torch.fmin(length, by_sweeps(self, node, box, key[1]).distance)  # whatever is a number
-            self.lengths[key] = length
-        return self.lengths[key]
 
     def _planes(self, node: Node) -> Planes:
         parents = self.graph.parents(node)

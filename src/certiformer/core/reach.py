@@ -23,7 +23,7 @@ from torch import Tensor
 from .bounding import plus
 from .coefficients import Coefficients, Link, SplitSlope
 from .graph.graph import Input, Node
-from .ops.base import Box, Reach, Shape, root_of
+from .ops.base import Box, MeasuredBox, Reach, Shape, root_of, ulp
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
 from .rounding import SLACK, gamma, load, too_many
@@ -87,6 +87,48 @@ def by_form(engine: Engine, node: Node, middle: Tensor, form: Form) -> Reach:
         engine.furthest((form.centre * e[:, None]).sum(dim=-1)) + (away * e.abs()).sum(dim=-1),
     )
     return rounded(reach, engine.ball.dimension + middle.shape[-1])
+
+
+def vectors(engine: Engine, node: Node) -> tuple[tuple[Box, ...], tuple[Tensor, ...]]:
+    """The boxes of an op's inputs, and how far these are from the middles as vectors, as far as the op measures it:
+    `[instances, *shape without the axis]` for every axis.
+
+    What is known of a piece of a ball as a vector is known around a middle of its own: the box of half a ball is half
+    as long, but no point is nearer to all of it than the centre of the ball.
+    """
+    boxes, parents = [], engine.graph.parents(node)
+    for k, parent in enumerate(parents):
+        own = [axis % len(parent.shape) for j, axis in node.op.measures if j == k]
+        boxes.append(_centred(engine, parent, own))
+    lengths = [_far(engine, parents[k], boxes[k], axis % len(parents[k].shape)) for k, axis in node.op.measures]
+    return tuple(boxes), tuple(lengths)
+
+
+def _centred(engine: Engine, node: Node, axes: list[int]) -> Box:
+    """The box of a node around what its vectors along the first of some axes are near to; those of other positions move
+    one by one."""
+    box = engine.box(node)
+    swept = [axis for axis in axes if node.perturbed and axis not in engine.graph.position_axes[node.index]]
+    if not swept:
+        return box
+    key = node.index, swept[0]
+    if key not in engine.around:
+        found = by_sweeps(engine, node, box, swept[0], own=True)
+        if found.middle is not None:  # which may have overflowed
+            known = torch.isfinite(found.middle).all(dim=1 + swept[0]) & torch.isfinite(found.distance)
+            middle = torch.where(known.unsqueeze(1 + swept[0]), found.middle, box.centre)
+            found = Reach(torch.where(known, found.distance, math.inf), found.radial, middle)
+        engine.around[key] = found
+    return MeasuredBox(box.lower, box.upper, engine.around[key])
+
+
+def _far(engine: Engine, node: Node, box: Box, axis: int) -> Tensor:
+    """How far a node gets from the middle of a box as a vector along an axis."""
+    length = norm(box.radius + ulp(box.lower) * box.lower.abs(), 2.0, dim=1 + axis)
+    known = engine.around.get((node.index, axis))
+    if known is None or not isinstance(box, MeasuredBox) or box.reach is not known:
+        return length
+    return torch.fmin(length, known.distance)  # whatever is a number
 
 
 def direction(middle: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ number, which is found by bisection; for other norms the same ones are tried, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple
 
@@ -22,6 +22,9 @@ from .ball import Ball, grams_of, norm, spectral
 
 HALVINGS = 14
 MULTIPLES = (1.0, 0.6, 0.8, 1.25, 1.6)
+
+
+NARROW = 0.5  # of a radius, that a piece may be wide across a normal that is told apart from the others
 
 
 class Apart(NamedTuple):
@@ -88,39 +91,51 @@ class Piece(Ball):
         In the words of `_apart`, it is `B x` with `B = [A N_i w_i / sqrt(s_i), A' d / sqrt(s')]`, any shares s that sum
         to 1, and `|x| <= 1`.
         """
-        whole, apart = self.distance(function), self._apart(function)  # whole: [instance, *lead]
-        if apart is None:
-            return torch.zeros_like(function[:, 0]), whole
-        along, rest = apart.along[:, :, 0], apart.rest[:, 0]
-        sizes = torch.cat([norm(along, 2.0, dim=-1), spectral(rest.movedim(1, -2))[:, None]], dim=1)
-        shares = (sizes / sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)).clamp(min=1e-6)
-        root = (shares / shares.sum(dim=1, keepdim=True)).sqrt()[..., None]  # [instance, k + 1, *lead, 1]
-        parts = torch.cat([along / root[:, :-1], rest / root[:, -1:]], dim=1)
-        found = torch.minimum(sizes.sum(dim=1), spectral(parts.movedim(1, -2))) * (1 + apart.error)
-        found = found + whole * apart.lost.reshape(-1, *(1,) * (whole.dim() - 1))
-        better = found < whole  # as far as from the centre of the ball where the piece is most of it
-        return torch.where(better[..., None], apart.middle, 0), torch.where(better, found, whole)
+        best = self.distance(function)  # [instance, *lead]
+        middle, lost = torch.zeros_like(function[:, 0]), best
+        for apart in self._apart(function):
+            along, rest = apart.along[:, :, 0], apart.rest[:, 0]
+            sizes = torch.cat([norm(along, 2.0, dim=-1), spectral(rest.movedim(1, -2))[:, None]], dim=1)
+            shares = (sizes / sizes.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)).clamp(min=1e-6)
+            root = (shares / shares.sum(dim=1, keepdim=True)).sqrt()[..., None]  # [instance, k + 1, *lead, 1]
+            parts = torch.cat([along / root[:, :-1], rest / root[:, -1:]], dim=1)
+            found = torch.minimum(sizes.sum(dim=1), spectral(parts.movedim(1, -2))) * (1 + apart.error)
+            found = found + lost * apart.lost.reshape(-1, *(1,) * (lost.dim() - 1))
+            better = found < best  # as far as from the centre of the ball where the piece is most of it
+            middle, best = torch.where(better[..., None], apart.middle, middle), torch.where(better, found, best)
+        return middle, best
 
     def grams(self, function: Tensor) -> tuple[Tensor, Tensor] | None:
         """As of the ball, or of the moves along the normals and of the rest, whichever is less for most rows."""
-        whole, apart = self._grams(function), self._apart(function)
-        if apart is None:
-            return torch.zeros_like(function[:, 0]), whole
-        lost = apart.lost.reshape(-1, *(1,) * (function.dim() - 1)) + apart.error
-        # (x + l y)^2 <= (1 + l) x^2 + (l + l^2) y^2
-        own = grams_of([apart.along, apart.rest]) * ((1 + lost) * (1 + apart.error) ** 2) + whole * (lost + lost**2)
-        better = (own - whole).diagonal(dim1=-2, dim2=-1).sum(dim=-1)[0] < 0  # [instance, *lead]
-        return torch.where(better[..., None], apart.middle, 0), torch.where(better[..., None, None], own, whole)
+        whole = self._grams(function)
+        middle, best = torch.zeros_like(function[:, 0]), whole
+        for apart in self._apart(function):
+            lost = apart.lost.reshape(-1, *(1,) * (function.dim() - 1)) + apart.error
+            # (x + l y)^2 <= (1 + l) x^2 + (l + l^2) y^2
+            own = grams_of([apart.along, apart.rest]) * ((1 + lost) * (1 + apart.error) ** 2) + whole * (lost + lost**2)
+            better = (own - best).diagonal(dim1=-2, dim2=-1).sum(dim=-1)[0] < 0  # [instance, *lead]
+            middle = torch.where(better[..., None], apart.middle, middle)
+            best = torch.where(better[..., None, None], own, best)
+        return middle, best
 
-    def _apart(self, function: Tensor) -> Apart | None:
+    def _apart(self, function: Tensor) -> Iterator[Apart]:
         """How functions A `[instance, m, ...]` move over a piece: along its normals N, and by `A' = A (I - N N')`.
 
         `A (delta - c) = A N (a - c) + A' delta`, where a lies between the cuts, within w of their middle c, and what is
-        left of delta has `|d|^2 <= eps^2 - |a|^2`. None where the set is not cut out of one Euclidean ball.
+        left of delta has `|d|^2 <= eps^2 - |a|^2`. With all normals, and with those alone across which the piece is
+        narrow: half a ball is hardly less wide than all of it. Nothing where the set is not cut out of one Euclidean
+        ball.
         """
         if not (self.p == 2 and self.width is None and (self.joint or self.hot.shape[1] == 1)):
-            return None
+            return
         used = torch.isfinite(self.low) | torch.isfinite(self.high)
+        yield self._across(function, used)
+        eps = self.radii[:, :1]
+        wide = torch.minimum(self.high, eps) - torch.maximum(self.low, -eps)
+        yield self._across(function, used & (wide < NARROW * eps))
+
+    def _across(self, function: Tensor, used: Tensor) -> Apart:
+        """The same with some of the normals."""
         eps = self.radii[:, 0]
         normal = self.normal * used[:, :, None]
         skew = (normal @ normal.mT - torch.diag_embed(used.to(normal))).abs().sum(dim=-1).amax(dim=-1)

@@ -166,7 +166,7 @@ def mixes(graph: Graph, node: Node) -> bool:
     if len(axes[node.index]) > 1 and not node.op.exact:
         return True
     planes = node.op.planes(*(Box.blank(p.shape, parent_like(node.op)) for p in graph.parents(node)))
-    for slope, parent in zip(planes.slopes, node.inputs, strict=True):
+    for slope, parent in zip(planes.slopes, node.inputs, strict=False):
         if any(slope.inputs[a] not in planes.outputs for a in axes[parent]):
             return True
     return False

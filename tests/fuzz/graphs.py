@@ -88,7 +88,7 @@ assert set(OPS) | set(ENTRYWISE) >= set(REGISTRY), "an op without its exact func
 
 
 def values(graph: Graph, x: Array, rest: list[Any]) -> list[Array]:
-    """Every node at `x`, of the shape of the input; `rest` are the values at rest, whose peaks and such are constants."""
+    """Every node at `x`, of the shape of the input; `rest` are the values at rest, of which some are constants."""
     found: list[Array] = []
     for node in graph.nodes:
         name, op = node.op.name, node.op

@@ -56,7 +56,10 @@ def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: st
                     assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
 
 
-@pytest.mark.parametrize(("name", "k", "op", "shapes"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+KNOWN = [c for c in CASES if c[0] != "height"]  # whose range is that over the whole ball, whatever the box is
+
+
+@pytest.mark.parametrize(("name", "k", "op", "shapes"), KNOWN, ids=[f"{c[0]}-{c[1]}" for c in KNOWN])
 def test_zero_width_gives_the_value(name: str, k: int, op: Op, shapes: tuple[Shape, ...]) -> None:
     generator = torch.Generator().manual_seed(3 + k)
     boxes = boxes_of("zero width", op, shapes, generator)

@@ -133,9 +133,7 @@ class Graph:
         """The same graph with all numbers of its ops in another precision."""
         return replace(self, nodes=tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
 
-    def values(
-        self, x: Tensor, nominal: Sequence[Tensor] | None = None, lengths: Tensor | None = None
-    ) -> list[Tensor]:
+    def values(self, x: Tensor, nominal: Sequence[Tensor] | None = None, lengths: Tensor | None = None) -> list[Tensor]:
         """Every node's value at `x` [instances, *shape]; `nominal` are the values at the unperturbed input.
 
         With the `lengths` of a set [instances, *positions, 1], by which its positions may move, a graph on a sphere is

@@ -67,4 +67,3 @@ def _added(graph: Graph, node: Node, source: Node) -> Op | None:
     if node.inputs[0] == source.index:
         return Shift(node.op.sign * others[0].op.value) if abs(node.op.sign) == 1 else None
     return Shift(others[0].op.value) if node.op.sign == 1 else None
-

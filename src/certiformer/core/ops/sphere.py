@@ -71,7 +71,7 @@ class OnSphere(Op):
 
     def linear(self, d: Tensor) -> Tensor:
         """`L d`."""
-        return Center().forward(d) if self.centres else d
+        return d - d.mean(dim=-1, keepdim=True) if self.centres else d
 
     def rest(self, x0: Tensor, radius: Tensor) -> Rest:
         """At rest, `x0` [.., n]; no position moves further than its radius [.., 1]."""
@@ -84,14 +84,14 @@ class OnSphere(Op):
         size = torch.where(normal, math.sqrt(n) * sigma, 1.0)
         off = torch.where(normal, torch.maximum(box.upper - z, z - box.lower), 0.0) / size
         error = 2 * torch.linalg.vector_norm(off, dim=-1, keepdim=True) + 2 * (n + 16) * unit
-        far = radius * (1 + 4 * error) < size
+        within = radius * (1 + 4 * error) < size
         return Rest(
             e=torch.where(normal, z, 0.0) / size,
-            q=math.sqrt(n * self.eps) / size,
+            q=math.sqrt(n) * math.sqrt(self.eps) / size,
             size=size,
             off=off,
             error=error,
-            near=normal & (error < LARGEST_ERROR) & far,
+            near=normal & (error < LARGEST_ERROR) & within,
         )
 
 
@@ -108,23 +108,15 @@ class Height(OnSphere):
         x1, x0, radius = x
         rest = self.rest(x0, radius)
         moved = torch.linalg.vector_norm(self.linear(x1 - x0), dim=-1, keepdim=True)
-        return _across(torch.minimum(moved, radius.clamp(min=0)) / rest.size)
+        return across(torch.minimum(moved, radius.clamp(min=0)) / rest.size)
 
     def interval(self, *boxes: Box) -> Box:
-        x, x0, radius = boxes[0], boxes[1].lower, boxes[2].upper
+        x0, radius = boxes[1].lower, boxes[2].upper
         rest = self.rest(x0, radius)
-        moved = Box(*outward(x.lower - x0, x.upper - x0, torch.maximum(x.lower.abs(), x.upper.abs()) + x0.abs()))
-        moved = Center().interval(moved) if self.centres else moved
-        most = torch.maximum(moved.lower.abs(), moved.upper.abs())
-        least = torch.maximum(moved.lower, -moved.upper).clamp(min=0)
-        far, near = (torch.linalg.vector_norm(d, dim=-1, keepdim=True) for d in (most, least))
-        room = radius.clamp(min=0)
-        far, near = torch.minimum(far * (1 + rest.error), room), torch.minimum(near * (1 - rest.error), room)
-        below = _across(far / rest.size * (1 + 2 * rest.error))
-        above = _across(near / rest.size * (1 - 2 * rest.error))
-        lower, upper = outward(below, above, torch.ones_like(below), ulps=16)
-        known = rest.near
-        return Box(torch.where(known, lower, -1.0), torch.where(known, upper, 1.0))
+        part = torch.where(rest.near, radius.clamp(min=0) / rest.size * (1 + 4 * rest.error), 0.0)
+        one = torch.ones_like(part)
+        lower, upper = outward(across(part), one, one, ulps=16)
+        return Box(torch.where(rest.near, lower, -upper), upper)
 
     def planes(self, *boxes: Box) -> Planes:
         box, shape = self.interval(*boxes), boxes[0].shape
@@ -188,7 +180,7 @@ class Tilted(OnSphere):
         names = letters(x0.dim() - 1)
         own = Slope(names[:-1] + OWN[0], names + OWN[0], matrix, matrix)
         whole = torch.linalg.vector_norm(torch.where(linear, (upper - lower) / 2, 1.0), dim=-1)
-        whole = whole * (1 + (n + 16) * float(torch.finfo(x0.dtype).eps)) + n * torch.finfo(x0.dtype).tiny**0.5
+        whole = whole * (1 + (n + 16) * float(torch.finfo(x0.dtype).eps)) + n * torch.finfo(x0.dtype).tiny ** 0.5
         slopes = (own, Slope(names[:-1] + OWN[1], names, middle, middle))
         return Planes(names, slopes, box.lower, box.upper, remainder=whole)
 
@@ -202,15 +194,15 @@ class Tilted(OnSphere):
     def _gap(self, rest: Rest, x: Box, height: Box, x0: Tensor) -> Tensor:
         """What the rounding of the matrix and of the direction at rest changes, entry by entry.
 
-        The matrix is `sqrt(n) / s (L - e e' / (1 + q))`. Its factor and its last one are off by 2 error of themselves at
+        The matrix is `sqrt(n) / s (L - e e' / (1 + q))`. The factors around e e' are off by 2 error of themselves at
         most, an entry of e by `2 off + 2 error |e|`, and e as a vector by 3 error.
         """
-        n, e = x0.shape[-1], rest.e.abs()
+        n, e, tiny = x0.shape[-1], rest.e.abs(), float(torch.finfo(x0.dtype).tiny)
         moved = torch.maximum((x.upper - x0).abs(), (x0 - x.lower).abs())
-        far = torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
+        far = torch.linalg.vector_norm(moved, dim=-1, keepdim=True) + 2 * math.sqrt(n * tiny)
         each = 2 * rest.error * (moved + far / math.sqrt(n)) + far * (2 * rest.off + 10 * rest.error * e)
         most = torch.maximum(height.lower.abs(), height.upper.abs())
-        lost = 8 * n * torch.finfo(x0.dtype).tiny * (1 + math.sqrt(n) / rest.size)  # what vanished
+        lost = 8 * n * tiny * (1 + math.sqrt(n) / rest.size)  # what vanished
         return 2 * math.sqrt(n) * (each / rest.size + most * (2 * rest.off + 2 * rest.error * e)) + lost
 
     def _size(self, matrix: Tensor, rest: Rest, x: Box, height: Box, x0: Tensor) -> Tensor:
@@ -235,7 +227,7 @@ class Tilted(OnSphere):
         yield cls(60.0, (shift, Center())), ((1, 2, 4), (1, 2, 1), (1, 2, 4), (1, 2, 1))
 
 
-def _across(t: Tensor) -> Tensor:
+def across(t: Tensor) -> Tensor:
     """`sqrt(1 - t^2)`, 0 from 1 on."""
     t = t.clamp(max=1.0)
     return root_of((1 - t) * (1 + t))

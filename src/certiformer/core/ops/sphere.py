@@ -21,6 +21,9 @@ and no position of x' is further from rest than that of x. A set that holds with
 are no further from rest (balls at every position, or one over several) holds x' as well. So what is proved for all x'
 of the set, and all heights `cos f` between `sqrt(1 - t^2)` and 1, where no position moves by more than a part t < 1 of
 s, holds for all x of the set. Where t may be 1 or more, heights are at least -1.
+
+Which x' and which height belong to an x does not depend on the set: what is proved of a piece of one is proved of that
+piece of every smaller one. With little eps the directions cover the whole cap `|w| <= t`, and nothing is given away.
 """
 
 from __future__ import annotations
@@ -203,7 +206,8 @@ class Tilted(OnSphere):
         each = 2 * rest.error * (moved + far / math.sqrt(n)) + far * (2 * rest.off + 10 * rest.error * e)
         most = torch.maximum(height.lower.abs(), height.upper.abs())
         lost = 8 * n * tiny * (1 + math.sqrt(n) / rest.size)  # what vanished
-        return 2 * math.sqrt(n) * (each / rest.size + most * (2 * rest.off + 2 * rest.error * e)) + lost
+        gap: Tensor = 2 * math.sqrt(n) * (each / rest.size + most * (2 * rest.off + 2 * rest.error * e)) + lost
+        return gap
 
     def _size(self, matrix: Tensor, rest: Rest, x: Box, height: Box, x0: Tensor) -> Tensor:
         """Sizes of all that is added up."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from certiformer.core.ops import REGISTRY, Box
+from certiformer.core.ops import REGISTRY, Box, Op
 from certiformer.core.ops.base import Planes, Shape
 
 CASES = [(name, k, op, shapes) for name, cls in REGISTRY.items() for k, (op, shapes) in enumerate(cls.examples())]
@@ -50,6 +50,13 @@ def make_box(kind: str, shape: Shape, domain: tuple[float, float], generator: to
     return Box(lower, upper)
 
 
+def boxes_of(kind: str, op: Op, shapes: tuple[Shape, ...], generator: torch.Generator) -> list[Box]:
+    """Such boxes for the inputs of an op; those that are constants of the instance have no width."""
+    still = len(shapes) - op.constants
+    kinds = [kind if k < still else "zero width" for k in range(len(shapes))]
+    return [make_box(own, s, op.domain(), generator) for own, s in zip(kinds, shapes, strict=True)]
+
+
 def points(boxes: list[Box], generator: torch.Generator) -> Iterator[list[Tensor]]:
     """Corners, the middle, and points between."""
     for fraction in (0.0, 1.0, 0.5):
@@ -67,7 +74,7 @@ def points(boxes: list[Box], generator: torch.Generator) -> Iterator[list[Tensor
 def evaluate(planes: Planes, x: list[Tensor], shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Both planes at points, and the size of the terms that were added."""
     total = [torch.zeros((INSTANCES, *shape), dtype=torch.float64) for _ in range(3)]
-    for slope, value in zip(planes.slopes, x, strict=True):
+    for slope, value in zip(planes.slopes, x, strict=False):  # others are constants
         for side, s in enumerate((slope.lower, slope.upper)):
             for k, (c, v) in enumerate(((s, value), (s.abs(), value.abs()))):
                 term = apply(c, slope.axes, v, slope.inputs, planes.outputs, shape)

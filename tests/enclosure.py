@@ -126,8 +126,9 @@ def enclosed(problem: Problem, eps: Tensor, samples: int = 100) -> int:
 
 def _values(problem: Problem, ball: Ball, points: Tensor, instance: int) -> Tensor:
     """Margins of one instance at points of its ball."""
-    graph = problem.compiled.graph
-    outputs = graph.values(points, graph.values(ball.centre[instance : instance + 1]))[-1][:, None]
+    graph, lengths = problem.compiled.graph, ball.lengths
+    lengths = None if lengths is None else lengths[instance : instance + 1]
+    outputs = graph.values(points, graph.values(ball.centre[instance : instance + 1], lengths=lengths))[-1][:, None]
     return (problem.rows([instance]) * outputs).flatten(2).sum(dim=2)
 
 
@@ -136,7 +137,7 @@ def _checked(problem: Problem, ball: Ball, cloud: Tensor, mask: Tensor) -> int:
     mask = mask & good[:, None]
     graph, chosen, count = problem.compiled.graph, list(range(len(problem))), cloud.shape[1]
     single = ball.centre.dtype == torch.float32
-    nominal = [v.double().expand(len(problem), *v.shape[1:]) for v in graph.values(ball.centre)]
+    nominal = [v.double().expand(len(problem), *v.shape[1:]) for v in graph.values(ball.centre, lengths=ball.lengths)]
     graph = graph.to(torch.float64)
     every = [v.repeat_interleave(count, dim=0) for v in nominal]
     values = graph.values(cloud.double().flatten(0, 1), every)

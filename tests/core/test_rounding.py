@@ -132,9 +132,9 @@ def test_no_proof_in_single_precision_rests_on_products_of_less(method: str, set
 def test_a_setting_that_changes_during_a_proof_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     single, values = asked(KINDS[0], 2.0, "backward", "paper", torch.float32), Graph.values
 
-    def changed(graph: Graph, *args: Any) -> list[torch.Tensor]:
+    def changed(graph: Graph, *args: Any, **more: Any) -> list[torch.Tensor]:
         less("medium")
-        return values(graph, *args)
+        return values(graph, *args, **more)
 
     monkeypatch.setattr(Graph, "values", changed)
     with pytest.raises(cf.InputError, match="bf16"):

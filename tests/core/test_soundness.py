@@ -151,8 +151,9 @@ def test_what_is_wrong_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) 
         honest = Coefficients.shifted
         monkeypatch.setattr(Coefficients, "shifted", lambda self, w: (self.scaled(0), honest(self, w)[1]))
     elif broken == "local":
-        local = {i: replace(known, block=known.block * 0.1) for i, known in problem.compiled.local.items()}
-        problem = replace(problem, compiled=replace(problem.compiled, local=local))
+        plain = problem.compiled.plain
+        local = {i: replace(known, block=known.block * 0.1) for i, known in plain.local.items()}
+        problem = replace(problem, compiled=replace(plain, local=local))
     else:
         op = Normalize if broken == "range" else OfDifferences
         monkeypatch.setattr(op, "interval", lambda self, *boxes, f=op.interval: narrower(f(self, *boxes)))

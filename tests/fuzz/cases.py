@@ -230,7 +230,8 @@ class Checked:
     def nodes(self, problem: Problem, ball: Ball, owners: list[int], deltas: list[list[Array]]) -> None:
         """Every node's box over every piece, or every set, against the graph."""
         boxes, _, answer, good = bounds_of(problem, ball)
-        graph, rest = problem.compiled.graph, problem.compiled.graph.values(ball.centre)
+        graph = problem.compiled.graph
+        rest = graph.values(ball.centre, lengths=ball.lengths)
         held = {(o, k): False for o in owners for k in range(len(deltas[o]))}
         for i, owner in enumerate(owners):
             own = [v[min(i, len(v) - 1)][None] for v in rest]

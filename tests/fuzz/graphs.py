@@ -11,7 +11,7 @@ import numpy as np
 from certiformer.core.graph.graph import Graph
 from certiformer.core.ops.base import REGISTRY
 
-from .functions import ENTRYWISE, Array, exact, logsumexp, normalize, of_differences, softmax, total
+from .functions import ENTRYWISE, Array, Undefined, exact, logsumexp, normalize, of_differences, softmax, total
 
 
 def _linear(op: Any, x: Array) -> Array:
@@ -29,6 +29,38 @@ def _slice(op: Any, x: Array) -> Array:
     return x.take(range(op.start, op.start + op.length), axis=op.axis)
 
 
+def _before(op: Any, x: Array) -> Array:
+    """What is normalised."""
+    for each in op.before:
+        x = OPS[each.name](each, x)
+    return x
+
+
+def _at_rest(op: Any, rest: Array) -> tuple[Array, Array, Array]:
+    """Its direction at rest, the last entry of that, and its length."""
+    z = _before(op, rest)
+    more = z.shape[-1] * mp.mpf(op.eps)
+    size = ENTRYWISE["sqrt"](total(z * z, (z.ndim - 1,)) + more)
+    if (size == 0).any():
+        raise Undefined
+    return z / size, mp.sqrt(more) / size, size
+
+
+def height(op: Any, x: Array, rest: Array, lengths: Array) -> Array:
+    """Of a direction, over the one at rest."""
+    moved = _before(op, x) - _before(op, rest)
+    share = np.minimum(ENTRYWISE["sqrt"](total(moved * moved, (moved.ndim - 1,))), lengths) / _at_rest(op, rest)[2]
+    return ENTRYWISE["sqrt"](np.maximum(mp.mpf(0), 1 - share * share))
+
+
+def tilted(op: Any, x: Array, h: Array, rest: Array, lengths: Array) -> Array:
+    """A direction by how it is tilted; where it may be any, the normalised vector itself."""
+    e, q, size = _at_rest(op, rest)
+    d, root = _before(op, x) - _before(op, rest), mp.sqrt(x.shape[-1])
+    turned = (d - e * total(e * d, (d.ndim - 1,)) / (1 + q)) / size + h * e
+    return np.where(lengths < size, root * turned, normalize(_before(op, x), op.eps))
+
+
 OPS: dict[str, Callable[..., Array]] = {
     "linear": _linear,
     "add": lambda op, x, y: x + mp.mpf(op.sign) * y,
@@ -43,6 +75,8 @@ OPS: dict[str, Callable[..., Array]] = {
     "softmax of differences": lambda op, x: of_differences(x),
     "logsumexp": lambda op, x: logsumexp(x),
     "normalize": lambda op, x: normalize(x, op.eps),
+    "height": lambda op, x, rest, lengths: height(op, x, rest, lengths),
+    "tilted": lambda op, x, h, rest, lengths: tilted(op, x, h, rest, lengths),
     "permute": lambda op, x: x.transpose(op.order),
     "reshape": lambda op, x: x.reshape(op.shape),
     "slice": _slice,
@@ -54,7 +88,7 @@ assert set(OPS) | set(ENTRYWISE) >= set(REGISTRY), "an op without its exact func
 
 
 def values(graph: Graph, x: Array, rest: list[Any]) -> list[Array]:
-    """Every node at `x`, of the shape of the input; `rest` are the values at rest, whose peaks are constants."""
+    """Every node at `x`, of the shape of the input; `rest` are the values at rest, of which some are constants."""
     found: list[Array] = []
     for node in graph.nodes:
         name, op = node.op.name, node.op
@@ -62,7 +96,7 @@ def values(graph: Graph, x: Array, rest: list[Any]) -> list[Array]:
             value = x
         elif name == "constant":
             value = exact(op.value)  # type: ignore[attr-defined]
-        elif name == "peak":
+        elif name in ("peak", "rest", "lengths"):
             value = exact(rest[node.index][0])
         else:
             inputs = [found[i] for i in node.inputs]

@@ -24,6 +24,7 @@ from .graph import (
     capture,
     in_float32,
     narrowed,
+    on_sphere,
     unstacked,
 )
 from .local import Local, local_nodes
@@ -48,9 +49,18 @@ class Compiled:
     room: Room
     replays: Replays
     batches: dict[Hashable, Batches]  # of pieces, by how they are bounded
+    other: Compiled | None  # of the graph that this one stands for over balls, if it is another
 
     @staticmethod
-    def of(graph: Graph, anchors: frozenset[int], local: Mapping[int, Local], *, cuda: bool, store: Store) -> Compiled:
+    def of(
+        graph: Graph,
+        anchors: frozenset[int],
+        local: Mapping[int, Local],
+        *,
+        cuda: bool,
+        store: Store,
+        other: Compiled | None = None,
+    ) -> Compiled:
         """Before the first evaluation; recordings of evaluations go to the store."""
         return Compiled(
             graph=graph,
@@ -60,7 +70,13 @@ class Compiled:
             room=Room(),
             replays=Replays(store),
             batches={},
+            other=other,
         )
+
+    @property
+    def plain(self) -> Compiled:
+        """Of the graph as it was compared with the module, for sets of any kind."""
+        return self if self.other is None else self.other
 
     @cached_property
     def single(self) -> Compiled:
@@ -85,7 +101,7 @@ class Captured:
         self._whole: dict[tuple[int, ...], Graph] = {}
         self._places: dict[tuple[int, ...], Arrangement] = {}
         self._graphs: dict[tuple[tuple[int, ...], Relaxation, Arithmetic], Graph] = {}
-        self._compiled: dict[tuple[tuple[int, ...], Relaxation, Arithmetic, Method], Compiled] = {}
+        self._compiled: dict[tuple[tuple[int, ...], Relaxation, Arithmetic, Method, bool], Compiled] = {}
 
     def graph(self, examples: Sequence[Tensor], relaxation: Relaxation, arithmetic: Arithmetic) -> Graph:
         """The graph for inputs of one shape, in the form a relaxation wants, of real or rounded values.
@@ -131,16 +147,22 @@ class Captured:
             for compiled in self._compiled.values():
                 compiled.forget()
 
-    def compiled(self, graph: Graph, example: Tensor, *, method: Method, options: BoundOptions) -> Compiled:
-        """That graph with the anchors of a method."""
-        key = (tuple(example.shape), options.relaxation, options.arithmetic, method)
+    def compiled(
+        self, graph: Graph, example: Tensor, *, method: Method, options: BoundOptions, lengths: bool
+    ) -> Compiled:
+        """That graph with the anchors of a method; over sets of `lengths` the graph that stands for it there."""
+        key = (tuple(example.shape), options.relaxation, options.arithmetic, method, lengths)
         with self._lock:
             if key not in self._compiled:
-                if method == "ibp":
+                other = None
+                if lengths:
+                    other = self.compiled(graph, example, method=method, options=options, lengths=False)
+                    graph = on_sphere(graph, self.placed(example)[None])
+                if other is not None and graph is other.graph:
+                    self._compiled[key] = other
+                elif method == "ibp":
                     self._compiled[key] = Compiled.of(graph, frozenset(), {}, cuda=False, store=self._store)
                 else:
-                    local = local_nodes(graph, example)
-                    self._compiled[key] = Compiled.of(
-                        graph, anchors(graph, method), local, cuda=example.is_cuda, store=self._store
-                    )
+                    local, ends, cuda = local_nodes(graph, example), anchors(graph, method), example.is_cuda
+                    self._compiled[key] = Compiled.of(graph, ends, local, cuda=cuda, store=self._store, other=other)
             return self._compiled[key]

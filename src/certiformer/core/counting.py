@@ -306,7 +306,7 @@ class Counter(Visitor[Rows]):
             return [(parents[0], a.unlink(len(shapes[0]) - 1))]
         if node.index not in self.ready:
             planes = node.op.planes(*(Box.blank(p.shape, parent_like(node.op)) for p in parents))
-            self.ready[node.index] = fold(self.graph, node, planes) or (planes, parents)
+            self.ready[node.index] = fold(self.graph, node, planes) or (planes, parents[: len(planes.slopes)])
         planes, sources = self.ready[node.index]
         return [(s, self._through(a, planes, k, s, node.op.exact)) for k, s in enumerate(sources)]
 

@@ -339,7 +339,7 @@ class Engine:
 
     def _substituted(self, node: Node, planes: Planes) -> Substitution:
         """Planes as a sweep uses them."""
-        parents, whole, offset, gap = self.graph.parents(node), planes, None, None
+        parents, whole, offset, gap = self.graph.parents(node)[: len(planes.slopes)], planes, None, None
         if not node.op.exact:
             offset, gap = halves(self._deviation(node, planes, 0), self._deviation(node, planes, 1))
             folded = fold(self.graph, node, planes)
@@ -354,8 +354,7 @@ class Engine:
         """The offset of a plane in deviations: its value at the nominal inputs, less the op's."""
         offset = planes.upper if side else planes.lower
         total = -self.nominal[node.index] if offset is None else offset - self.nominal[node.index]
-        for k, parent in enumerate(self.graph.parents(node)):
-            slope = planes.slopes[k]
+        for k, (slope, parent) in enumerate(zip(planes.slopes, self.graph.parents(node), strict=False)):
             total = total + load(planes, k, self.nominal[parent.index], slope.upper if side else slope.lower)
         return total
 
@@ -365,8 +364,7 @@ class Engine:
             ready = self.substitution(node)
             assert ready.offset_gap is not None
             gap = 2 * ready.offset_gap
-            for k, parent in enumerate(self.graph.parents(node)):
-                s = ready.whole.slopes[k]
+            for k, (s, parent) in enumerate(zip(ready.whole.slopes, self.graph.parents(node), strict=False)):
                 if s.upper is not s.lower:
                     away = self.box(parent).centre - self.nominal[parent.index]
                     gap = gap + load(ready.whole, k, away, s.upper - s.lower)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ class Live:
     def margins_over(self, x: Tensor, labels: Sequence[int], moves: Tensor, options: BoundOptions) -> Tensor:
         """The same where each position ranges over the hull of its moves `[batch, n, choices, d]`, the first one 0."""
         n = x.shape[1]
-        problem = self._problem(x, labels, [tuple(range(n))] * len(x), 2.0, options)
+        problem = self._problem(x, labels, [tuple(range(n))] * len(x), math.inf, options)  # no ball
         hot = torch.eye(n, dtype=x.dtype, device=x.device).expand(len(x), -1, -1)
         return _lower(problem, Choices(problem.centre, hot, moves))
 

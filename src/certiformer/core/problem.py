@@ -107,7 +107,9 @@ class Problem:
             graph = captured.graph(examples, options.relaxation, options.arithmetic)
             each = -(-len(instances) // len(examples))  # of one sentence, in company or not
             plan = choose(graph, options, instances=each, cuda=device.type == "cuda")
-            compiled = captured.compiled(graph, example, method=plan.method, options=options)
+            lengths = p == 2 and options.relaxation == "tight" and options.arithmetic == "real"
+            lengths = lengths and plan.method != "ibp" and all(i.width is None for i in instances)
+            compiled = captured.compiled(graph, example, method=plan.method, options=options, lengths=lengths)
         centre = torch.stack([captured.placed(i.centre) for i in instances])
         every = tuple(range(centre.shape[2]))
         where = tuple(every if i.positions is None else i.positions for i in instances)
@@ -364,7 +366,7 @@ class Problem:
         return kind(
             scheme=self.scheme if local is self.compiled.local else replace(self.scheme, local=local),
             ball=ball,
-            nominal=self.compiled.graph.values(ball.centre),
+            nominal=self.compiled.graph.values(ball.centre, lengths=ball.lengths),
             rounding=rounding,
             parameters=parameters,
             memory=self.room // 2,

@@ -266,8 +266,7 @@ def remainder(engine: Engine, node: Node, ready: Substitution) -> Tensor | None:
     if all(s.upper is s.lower for s in ready.whole.slopes):
         return ready.offset_gap
     radius = engine.gap(node) / 2
-    for k, parent in enumerate(engine.graph.parents(node)):
-        slope = ready.whole.slopes[k]
+    for k, (slope, parent) in enumerate(zip(ready.whole.slopes, engine.graph.parents(node), strict=False)):
         if slope.upper is not slope.lower:
             radius = radius + load(ready.whole, k, engine.box(parent).radius, (slope.upper - slope.lower).abs() / 2)
     return radius

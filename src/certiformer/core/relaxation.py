@@ -22,6 +22,7 @@ from .ops.base import Box
 from .ops.linear import Add, Scale, Shift
 from .ops.movement import Movement
 from .ops.rounded import Rounded
+from .ops.sphere import OnSphere
 from .scores import of_two_positions
 
 # multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
@@ -166,7 +167,7 @@ def mixes(graph: Graph, node: Node) -> bool:
     if len(axes[node.index]) > 1 and not node.op.exact:
         return True
     planes = node.op.planes(*(Box.blank(p.shape, parent_like(node.op)) for p in graph.parents(node)))
-    for slope, parent in zip(planes.slopes, node.inputs, strict=True):
+    for slope, parent in zip(planes.slopes, node.inputs, strict=False):
         if any(slope.inputs[a] not in planes.outputs for a in axes[parent]):
             return True
     return False
@@ -260,8 +261,9 @@ class Scheme:
         return self.style.both and self.attention < node.index
 
     def by_tangents(self, node: Node) -> bool:
-        """Whether a node is swept from once more, by planes of equal slopes: where vectors are measured."""
-        return self.style.tangents and bool(self.measured) and self.attention < node.index
+        """Whether a node is swept from once more, by planes of equal slopes: where vectors are normalised."""
+        vectors = bool(self.measured) or any(isinstance(n.op, OnSphere) for n in self.graph.nodes)
+        return self.style.tangents and vectors and self.attention < node.index
 
     @property
     def last_twice(self) -> bool:

@@ -63,7 +63,8 @@ def file_name(prepared: Prepared, positions: tuple[int, ...], p: float) -> str:
 
 def checkable(problem: Problem) -> Problem:
     """A problem that proves by nothing but what a certificate can say."""
-    return replace(problem, style=replace(problem.style, tangents=False, joint=False))
+    style = replace(problem.style, tangents=False, joint=False)
+    return replace(problem, compiled=problem.compiled.plain, style=style)
 
 
 def write_radii(

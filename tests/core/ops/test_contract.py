@@ -14,7 +14,7 @@ from certiformer.core.ops import REGISTRY, Box, Op
 from certiformer.core.ops.base import MeasuredBox, Planes, Reach, Shape
 from certiformer.core.ops.movement import Movement
 from certiformer.core.ops.normalize import curved
-from contracts import BOXES, CASES, INSTANCES, evaluate, make_box, points
+from contracts import BOXES, CASES, INSTANCES, boxes_of, evaluate, make_box, points
 
 
 def noisy(setting: Tensor, generator: torch.Generator) -> Tensor:
@@ -31,7 +31,7 @@ def terms(shapes: tuple[Shape, ...]) -> int:
 def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: str) -> None:
     generator = torch.Generator().manual_seed(sum(map(ord, name + kind)) + k)
     for _ in range(4):
-        boxes = [make_box(kind, s, op.domain(), generator) for s in shapes]
+        boxes = boxes_of(kind, op, shapes, generator)
         interval = op.interval(*boxes)
         planes = None if isinstance(op, Movement) else op.planes(*boxes)
         settings = () if planes is None else op.parameters(*boxes)
@@ -56,10 +56,13 @@ def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: st
                     assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
 
 
-@pytest.mark.parametrize(("name", "k", "op", "shapes"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+KNOWN = [c for c in CASES if c[0] != "height"]  # whose range is that over the whole ball, whatever the box is
+
+
+@pytest.mark.parametrize(("name", "k", "op", "shapes"), KNOWN, ids=[f"{c[0]}-{c[1]}" for c in KNOWN])
 def test_zero_width_gives_the_value(name: str, k: int, op: Op, shapes: tuple[Shape, ...]) -> None:
     generator = torch.Generator().manual_seed(3 + k)
-    boxes = [make_box("zero width", s, op.domain(), generator) for s in shapes]
+    boxes = boxes_of("zero width", op, shapes, generator)
     x = [b.lower for b in boxes]
     y = op.forward(*x)
     interval = op.interval(*boxes)
@@ -71,7 +74,7 @@ def test_zero_width_gives_the_value(name: str, k: int, op: Op, shapes: tuple[Sha
         torch.testing.assert_close(upper, y, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [n for n, c in REGISTRY.items() if not c.exact])
+@pytest.mark.parametrize("name", [n for n, c in REGISTRY.items() if not c.exact and not c.constants])
 def test_planes_touch_the_function(name: str) -> None:
     """Somewhere in the box each plane comes close to the function: planes are not just wide."""
     op, shapes = next(REGISTRY[name].examples())

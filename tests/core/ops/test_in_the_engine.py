@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from certiformer.core.captured import Captured
 from certiformer.core.graph import Graph
 from certiformer.core.graph.build import Builder
+from certiformer.core.graph.graph import Rest
 from certiformer.core.lowering import Ref
 from certiformer.core.names import METHODS, BoundOptions
 from certiformer.core.ops import REGISTRY, Op
@@ -62,6 +63,7 @@ def around(op: Op, shapes: tuple[Shape, ...], example: Tensor) -> Graph:
         piece = build.add(Reshape(shape), build.add(Slice(1, start, math.prod(shape)), x))
         if op.domain()[0] == 0:
             piece = build.add(Shift(torch.tensor(0.2, dtype=torch.float64)), build.add(Square(), piece))
+        piece = build.add(Rest(), piece) if len(inputs) >= len(shapes) - op.constants else piece
         inputs.append(differences(build, piece) if op.simplex else piece)
         start += math.prod(shape)
     y = build.add(op, *inputs)

@@ -131,7 +131,7 @@ def test_rewrites(name: str) -> None:
     function, expected = CASES[name]
     x = 1.2 * torch.randn(N, D, generator=torch.Generator().manual_seed(len(name)), dtype=torch.float64)
     prepared = prepare(cf.load(Case(function), num_labels=3), x)
-    graph = problem_of([(prepared, (0,))], p=2.0, method="backward", relaxation="tight").compiled.graph
+    graph = problem_of([(prepared, (0,))], p=2.0, method="backward", relaxation="tight").compiled.plain.graph
     names = {node.op.name.split()[0] for node in graph.nodes}
     assert set(expected) <= names
     moved = x + 0.3 * torch.randn(5, 1, N, D, dtype=torch.float64)

@@ -6,6 +6,7 @@ from .capture import capture
 from .deployed import in_float32
 from .graph import Graph, Node
 from .rewrite import by_differences, by_parts, differences_of, fold, narrowed, unstacked
+from .sphere import on_sphere
 
 __all__ = [
     "Arrangement",
@@ -20,5 +21,6 @@ __all__ = [
     "fold",
     "in_float32",
     "narrowed",
+    "on_sphere",
     "unstacked",
 ]

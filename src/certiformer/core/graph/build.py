@@ -17,7 +17,7 @@ from ..ops.movement import Permute, Reshape
 from ..ops.rounded import Rounded
 from .agreement import call_agrees
 from .folding import same_in_float32
-from .graph import Constant, Graph, Input, Node, Peak
+from .graph import AtRest, Constant, Graph, Input, Node
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Builder:
         if isinstance(op, (Reshape, Permute)) and _changes_nothing(op, self.shape(refs[0])):
             return refs[0]
         value = op.forward(*(self.values[r.index] for r in refs))
-        perturbed = not isinstance(op, Peak) and any(self.nodes[r.index].perturbed for r in refs)
+        perturbed = not isinstance(op, AtRest) and any(self.nodes[r.index].perturbed for r in refs)
         return self._append(
             op, tuple(r.index for r in refs), value, perturbed or isinstance(op, Rounded), tuple(r.index for r in reads)
         )

@@ -52,12 +52,24 @@ class Constant(Op):
         yield from ()
 
 
+class AtRest(Op):
+    """A constant of the instance, made of the value of its input at the unperturbed input."""
+
+    exact = True
+
+    def interval(self, *boxes: Box) -> Box:
+        raise TypeError(f"{self.name} does not vary")
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
+        yield from ()
+
+
 @dataclass(frozen=True)
-class Peak(Op):
-    """The largest entry along the last axis at the unperturbed input: a constant of the instance."""
+class Peak(AtRest):
+    """The largest entry along the last axis."""
 
     name = "peak"
-    exact = True
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0].amax(dim=-1, keepdim=True)
@@ -65,12 +77,25 @@ class Peak(Op):
     def narrowed(self, axis: int, start: int, length: int, output: Shape, inputs: tuple[Shape, ...]) -> Narrowed:
         return (self, (axis,)) if axis < len(output) - 1 else None
 
-    def interval(self, *boxes: Box) -> Box:
-        raise TypeError("the peak at the unperturbed input does not vary")
 
-    @classmethod
-    def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
-        yield from ()
+@dataclass(frozen=True)
+class Rest(AtRest):
+    """The value itself."""
+
+    name = "rest"
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return x[0]
+
+
+@dataclass(frozen=True)
+class Lengths(AtRest):
+    """How far each position of the input may move, where the set says so in lengths alone; else infinite."""
+
+    name = "lengths"
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return torch.full_like(x[0][..., :1], torch.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +133,20 @@ class Graph:
         """The same graph with all numbers of its ops in another precision."""
         return replace(self, nodes=tuple(replace(node, op=_cast(node.op, dtype)) for node in self.nodes))
 
-    def values(self, x: Tensor, nominal: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """Every node's value at `x` [instances, *shape]; `nominal` are the values at the unperturbed input."""
+    def values(self, x: Tensor, nominal: Sequence[Tensor] | None = None, lengths: Tensor | None = None) -> list[Tensor]:
+        """Every node's value at `x` [instances, *shape]; `nominal` are the values at the unperturbed input.
+
+        With the `lengths` of a set [instances, *positions, 1], by which its positions may move, a graph on a sphere is
+        another function of its input than the model (`sphere.py`).
+        """
         values: list[Tensor] = []
         for node in self.nodes:
             if isinstance(node.op, Input):
                 values.append(x)
-            elif isinstance(node.op, Peak):
-                values.append(node.op.forward((values if nominal is None else nominal)[node.inputs[0]]))
+            elif isinstance(node.op, AtRest) and nominal is not None:
+                values.append(nominal[node.index])
+            elif isinstance(node.op, Lengths) and lengths is not None:
+                values.append(lengths)
             else:
                 values.append(node.op.forward(*(values[i] for i in node.inputs)))
         return values
@@ -148,14 +179,14 @@ def _position_axes(node: Node, parents: tuple[Node, ...], known: list[frozenset[
     if isinstance(op, Reshape):
         carried = _carried(parents[0].shape, node.shape)
         return frozenset(carried[a] for a in known[0] if a in carried)
-    if isinstance(op, (Concat, Peak)):
+    if isinstance(op, (Concat, AtRest)):
         return frozenset().union(*known)
     if isinstance(op, (Movement, Rounded)):
         return known[0]
     blank = [Box.blank(p.shape, parent_like(op)) for p in parents]
     planes = op.planes(*blank)
     found = set()
-    for slope, axes in zip(planes.slopes, known, strict=True):
+    for slope, axes in zip(planes.slopes, known, strict=False):
         found |= {planes.outputs.index(slope.inputs[a]) for a in axes if slope.inputs[a] in planes.outputs}
     return frozenset(found)
 

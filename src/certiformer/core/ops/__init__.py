@@ -1,6 +1,6 @@
 """The ops: one object and one registry row each."""
 
-from . import cumsum, elementwise, gather, linear, movement, normalize, product, smooth, softmax
+from . import cumsum, elementwise, gather, linear, movement, normalize, product, smooth, softmax, sphere
 from .base import REGISTRY, Box, Op, Planes, Slope
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "product",
     "smooth",
     "softmax",
+    "sphere",
 ]

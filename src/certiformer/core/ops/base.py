@@ -160,6 +160,7 @@ class Slope(NamedTuple):
 class Planes(NamedTuple):
     """`sum_k lower_k x_k + offset[0] <= f(x) <= sum_k upper_k x_k + offset[1]` for every x in the box.
 
+    Slopes are those of the first inputs: others are constants of the instance, which the planes were made with.
     `remainder`, where given, bounds the distance of f along the last axis from the plane half way between the two, as
     a vector in the Euclidean norm: less than its entries one by one.
     """
@@ -185,6 +186,7 @@ class Op(ABC):
 
     name: ClassVar[str]
     exact: ClassVar[bool] = False
+    constants: ClassVar[int] = 0  # inputs at the end that are constants of the instance: planes have no slopes for them
     distances: ClassVar[bool] = False  # whether its planes gain from `Box.distance`
     measures: ClassVar[tuple[tuple[int, int], ...]] = ()  # inputs and axes along which `tangent` asks for lengths
     simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1

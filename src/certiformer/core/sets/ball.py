@@ -145,6 +145,15 @@ class Ball:
         return self.hot.shape[1] * self.centre[0].numel() // self.centre.shape[1 + self.axis]
 
     @property
+    def lengths(self) -> Tensor | None:
+        """How far each position is from rest at most, `[instances, 1, n, 1]`, in Euclidean balls; None of others.
+
+        Of a piece of a ball it is what the whole ball allows."""
+        if self.p != 2 or self.width is not None or self.axis != 1 or self.centre.dim() != 4:
+            return None
+        return torch.einsum("zt,ztn->zn", self.eps, self.hot)[:, None, :, None]
+
+    @property
     def radii(self) -> Tensor:
         """The radius of every norm that is taken: `[instances, t]`, or `[instances, 1]` where it is one for all."""
         return self.eps.amax(dim=1, keepdim=True) if self.joint else self.eps

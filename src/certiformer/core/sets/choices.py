@@ -44,6 +44,11 @@ class Choices:
     def dimension(self) -> int:
         return self.hot.shape[1] * self.moves.shape[3]
 
+    @property
+    def lengths(self) -> None:
+        """Points are no ball."""
+        return None
+
     def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]:
         """Least and greatest value: a linear function on a hull takes them at its vertices."""
         blocks = blocks_of(function, self.hot)  # [side, instance, t, d, *rows]

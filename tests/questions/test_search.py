@@ -453,3 +453,13 @@ def test_the_same_question_has_the_same_answer_whatever_was_asked_before(method:
     certifier.bounds(text, eps=0.01)
     assert certifier.radius(text, norm=2).radii == first.radii
     assert cf.Certifier("sst-1", method=method).radius(text, norm=2).radii == first.radii
+
+
+def test_where_no_margin_says_anything_pieces_reach_what_they_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    bracket = Bracket(1.0, 2.0, low=2.0, guess=2.0)
+    bracket.take(2.06, -50.0, rounding=False)  # the bounds have broken down there
+    assert bracket.seen
+    assert not bracket.telling
+    monkeypatch.setattr(closing, "close", lambda *args, **kwargs: None)
+    problem = problem_of([(prepare(random_model(layers=1), IDS), (1,))], p=2.0, method="backward", relaxation="tight")
+    assert closing.reached(problem, [bracket], [0]) == [2.0]

@@ -168,7 +168,7 @@ def reached(problem: Problem, brackets: list[Bracket], calls: list[int]) -> list
     """About how far a problem reaches, unproved, given brackets of what is known of that; 0 where their guess is."""
     active = [i for i, b in enumerate(brackets) if b.guess]
     close(problem.draft() or problem, brackets, active, Stage(WIDE, calls, [], lambda _: None), draft=True)
-    return [b.root() if b.guess and b.seen else b.low for b in brackets]
+    return [b.root() if b.guess and b.telling else b.low for b in brackets]
 
 
 def like(values: list[float], problem: Problem) -> Tensor:

@@ -281,7 +281,9 @@ def test_the_largest_and_the_smallest_numbers(dtype: torch.dtype, eps: float) ->
         height = Height(eps, (Center(),)).interval(still, still, none)
         found = Tilted(eps, (Center(),)).interval(still, height, still, none)
         planes = Tilted(eps, (Center(),)).planes(still, height, still, none)
-        lower, upper, _ = evaluate(planes, [x0.double(), height.upper.double()], (1, 1, 3))
+        slopes = tuple(s._replace(lower=s.lower.double(), upper=s.upper.double()) for s in planes.slopes)
+        exact = [x0.double(), height.upper.double()]
+        lower, upper, _ = evaluate(planes._replace(slopes=slopes), exact, (1, 1, 3))
         assert ((height.lower <= 1) & (height.upper >= 1)).all()
         for low, high in (found, (lower, upper)):
             assert ((low.double() <= y + 1e-15) & (high.double() >= y - 1e-15)).all()

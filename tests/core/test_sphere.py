@@ -24,6 +24,7 @@ from certiformer.questions.inputs import Prepared, prepare, problem_of
 from conftest import IDS, random_model
 from contracts import evaluate
 from enclosure import _checked, bounds_of, cloud_of, enclosed, inside
+from test_million import attacked
 
 SETS = [(1,), (1, 3), (2,)]
 N, D = 5, 8
@@ -242,6 +243,50 @@ def test_a_graph_without_a_normalisation_is_left_alone() -> None:
     assert problem.compiled.plain is problem.compiled
 
 
+# ---- against attacks -----------------------------------------------------------------------------------------------
+
+
+class Straight(nn.Module):
+    """A normalisation that is read at once: nothing but the sphere keeps what is proved from what is true."""
+
+    def __init__(self, residual: float, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.residual, self.eps, self.out = residual, eps, nn.Linear(D, 3)
+        with torch.no_grad():
+            self.out.weight.copy_(torch.randn(3, D, generator=torch.Generator().manual_seed(4)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.layer_norm(x, (D,), eps=self.eps) + self.residual * x
+        out: Tensor = self.out(y.mean(dim=1))
+        return out
+
+
+@pytest.mark.parametrize("eps", [1e-5, 2.0])
+@pytest.mark.parametrize("residual", [0.0, 0.7, -1.2])
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+def test_what_is_proved_is_not_more_than_an_attack_leaves(norm: float, residual: float, eps: float) -> None:
+    x = torch.randn(1, 2, D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    model = cf.Model(module=Straight(residual, eps))
+    for joint, positions in ((False, [[0, 1], [0]]), (True, [[0, 1]])):
+        asked: dict[str, Any] = {"norm": norm, "joint": joint, "positions": positions}
+        found, tried = cf.radius(model, x, tolerance=1e-3, **asked), cf.attack(model, x, **asked)
+        pairs = list(zip(found.radii, tried.radii, strict=True))
+        assert all(0 < proved < attacked for proved, attacked in pairs), pairs
+
+
+@pytest.mark.parametrize("kind", ["BERT", "constants", "no centring", "a large eps"])
+def test_no_point_of_a_certified_ball_changes_the_answer(kind: str) -> None:
+    prepared = KINDS[kind]()
+    found = cf.radius(prepared.model, IDS if "BERT" in kind else prepared.embeddings, method="backward")
+    generator = torch.Generator().manual_seed(0)
+    for positions, radius in zip(found.positions, found.radii, strict=True):
+        assert radius > 0
+        ball = Ball.of(prepared.embeddings[None], [positions], torch.tensor([radius]).double(), 2.0)
+        tried, flips = attacked(prepared.model.module, ball, found.label, generator)
+        assert tried > 1000
+        assert flips == 0
+
+
 # ---- what it is worth ----------------------------------------------------------------------------------------------
 
 
@@ -281,7 +326,9 @@ def test_the_largest_and_the_smallest_numbers(dtype: torch.dtype, eps: float) ->
         height = Height(eps, (Center(),)).interval(still, still, none)
         found = Tilted(eps, (Center(),)).interval(still, height, still, none)
         planes = Tilted(eps, (Center(),)).planes(still, height, still, none)
-        lower, upper, _ = evaluate(planes, [x0.double(), height.upper.double()], (1, 1, 3))
+        slopes = tuple(s._replace(lower=s.lower.double(), upper=s.upper.double()) for s in planes.slopes)
+        exact = [x0.double(), height.upper.double()]
+        lower, upper, _ = evaluate(planes._replace(slopes=slopes), exact, (1, 1, 3))
         assert ((height.lower <= 1) & (height.upper >= 1)).all()
         for low, high in (found, (lower, upper)):
             assert ((low.double() <= y + 1e-15) & (high.double() >= y - 1e-15)).all()

@@ -18,7 +18,7 @@ from certiformer.core.ops.linear import Center, Shift
 from certiformer.core.ops.normalize import Normalize
 from certiformer.core.ops.sphere import Height, OnSphere, Tilted
 from certiformer.core.problem import Problem
-from certiformer.core.sets import Ball
+from certiformer.core.sets import Ball, Cuts
 from certiformer.core.split import Split
 from certiformer.questions.inputs import Prepared, prepare, problem_of
 from conftest import IDS, random_model
@@ -83,7 +83,7 @@ def op_of(problem: Problem) -> Tilted:
 def sizes(problem: Problem) -> Tensor:
     """The least length at rest of what is normalised at the positions that move, by instance."""
     op, x0 = op_of(problem), problem.centre
-    size = op.rest(x0, torch.zeros_like(x0[..., :1])).size[:, 0, :, 0]
+    size = op.rest(x0, torch.zeros_like(x0[..., :2])).size[:, 0, :, 0]
     return torch.stack([size[i, list(where)].min() for i, where in enumerate(problem.positions)])
 
 
@@ -322,7 +322,7 @@ def test_the_largest_and_the_smallest_numbers(dtype: torch.dtype, eps: float) ->
         z = x0.double() - x0.double().mean(dim=-1, keepdim=True)
         far = float(z.abs().max())
         y = z / math.hypot(far * float((z / far).square().mean().sqrt()), math.sqrt(eps))
-        still, none = Box(x0, x0), Box(torch.zeros_like(x0[..., :1]), torch.zeros_like(x0[..., :1]))
+        still, none = Box(x0, x0), Box(torch.zeros_like(x0[..., :2]), torch.zeros_like(x0[..., :2]))
         height = Height(eps, (Center(),)).interval(still, still, none)
         found = Tilted(eps, (Center(),)).interval(still, height, still, none)
         planes = Tilted(eps, (Center(),)).planes(still, height, still, none)
@@ -333,3 +333,33 @@ def test_the_largest_and_the_smallest_numbers(dtype: torch.dtype, eps: float) ->
         for low, high in (found, (lower, upper)):
             assert ((low.double() <= y + 1e-15) & (high.double() >= y - 1e-15)).all()
             assert (high - low <= 4).all()
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.05])
+def test_points_of_a_piece_are_no_nearer_to_rest_than_its_cuts(skew: float) -> None:
+    problem = problem_of([(classifier(layers=1, seed=7), (1,))], p=2.0, method="backward", relaxation="tight")
+    generator = torch.Generator().manual_seed(3)
+    ball = problem.ball(torch.tensor([0.3], dtype=torch.float64), [0])
+    first, second = torch.linalg.qr(torch.randn(ball.dimension, 2, generator=generator, dtype=torch.float64))[0].mT
+    normal = torch.stack([first, second + skew * first, torch.zeros_like(first)])[None, :, None]
+    inf = torch.inf
+    ends = torch.tensor([[0.15, -inf, -inf], [inf, -0.1, inf]], dtype=torch.float64)
+    cuts = Cuts(normal, ends[:1], ends[1:])
+    piece = cuts.of(ball)
+    assert piece.lengths is not None
+    furthest, nearest = piece.lengths[0, 0, 1].tolist()
+    assert furthest == 0.3
+    assert nearest == pytest.approx(math.hypot(0.15, 0.1) / math.sqrt(1 + skew), rel=skew + 1e-9)
+    moves = torch.randn(4000, ball.dimension, generator=generator, dtype=torch.float64)
+    moves = moves + 3 * first - 3 * second
+    moves = (
+        0.3 * moves / moves.norm(dim=1, keepdim=True) * torch.rand(4000, 1, generator=generator, dtype=torch.float64)
+    )
+    held = ((moves @ normal[0, :, 0].mT >= cuts.low) & (moves @ normal[0, :, 0].mT <= cuts.high)).all(dim=1)
+    assert held.sum() > 50
+    assert moves[held].norm(dim=1).min() >= nearest
+    edge = (0.15 * first - (0.1 + 0.15 * skew) * second).norm()  # the nearest point that there is
+    assert edge >= nearest
+    index = next(n.index for n in problem.compiled.graph.nodes if isinstance(n.op, Height))
+    part = problem.engine(piece, {}, rounding=True).box(problem.compiled.graph.nodes[index])
+    assert part.upper[0, 0, 1, 0] < 1 < part.upper[0, 0, 0, 0] + 1e-9  # the others do not move

@@ -48,8 +48,10 @@ def _at_rest(op: Any, rest: Array) -> tuple[Array, Array, Array]:
 
 def height(op: Any, x: Array, rest: Array, lengths: Array) -> Array:
     """Of a direction, over the one at rest."""
-    moved = _before(op, x) - _before(op, rest)
-    share = np.minimum(ENTRYWISE["sqrt"](total(moved * moved, (moved.ndim - 1,))), lengths) / _at_rest(op, rest)[2]
+    moved = ENTRYWISE["sqrt"](total((x - rest) * (x - rest), (x.ndim - 1,)))
+    furthest = np.maximum(lengths[..., :1], mp.mpf(0))
+    nearest = np.minimum(np.maximum(lengths[..., 1:], mp.mpf(0)), furthest)
+    share = np.minimum(np.maximum(moved, nearest), furthest) / _at_rest(op, rest)[2]
     return ENTRYWISE["sqrt"](np.maximum(mp.mpf(0), 1 - share * share))
 
 
@@ -58,7 +60,7 @@ def tilted(op: Any, x: Array, h: Array, rest: Array, lengths: Array) -> Array:
     e, q, size = _at_rest(op, rest)
     d, root = _before(op, x) - _before(op, rest), mp.sqrt(x.shape[-1])
     turned = (d - e * total(e * d, (d.ndim - 1,)) / (1 + q)) / size + h * e
-    return np.where(lengths < size, root * turned, normalize(_before(op, x), op.eps))
+    return np.where(lengths[..., :1] < size, root * turned, normalize(_before(op, x), op.eps))
 
 
 OPS: dict[str, Callable[..., Array]] = {

@@ -90,12 +90,13 @@ class Rest(AtRest):
 
 @dataclass(frozen=True)
 class Lengths(AtRest):
-    """How far each position of the input may move, where the set says so in lengths alone; else infinite."""
+    """How far each position of the input is from rest at most and at least `[.., 2]`, where the set says so in lengths
+    alone; else infinite, and 0."""
 
     name = "lengths"
 
     def forward(self, *x: Tensor) -> Tensor:
-        return torch.full_like(x[0][..., :1], torch.inf)
+        return torch.stack([torch.full_like(x[0][..., 0], torch.inf), torch.zeros_like(x[0][..., 0])], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +137,7 @@ class Graph:
     def values(self, x: Tensor, nominal: Sequence[Tensor] | None = None, lengths: Tensor | None = None) -> list[Tensor]:
         """Every node's value at `x` [instances, *shape]; `nominal` are the values at the unperturbed input.
 
-        With the `lengths` of a set [instances, *positions, 1], by which its positions may move, a graph on a sphere is
+        With the `lengths` of a set [instances, *positions, 2], by which its positions may move, a graph on a sphere is
         another function of its input than the model (`sphere.py`).
         """
         values: list[Tensor] = []

@@ -20,7 +20,8 @@ a v with `w = T v / s` and `|v| = s sin f <= |x - x0|`. Where L is the centring,
 and no position of x' is further from rest than that of x. A set that holds with each point all those whose positions
 are no further from rest (balls at every position, or one over several) holds x' as well. So what is proved for all x'
 of the set, and all heights `cos f` between `sqrt(1 - t^2)` and 1, where no position moves by more than a part t < 1 of
-s, holds for all x of the set. Where t may be 1 or more, heights are at least -1.
+s, holds for all x of the set. Where t may be 1 or more, heights are at least -1. Since `|x' - x0| = s sin f`, heights
+are less than 1 in a piece of the set that does not reach as near to rest.
 
 Which x' and which height belong to an x does not depend on the set: what is proved of a piece of one is proved of that
 piece of every smaller one. With little eps the directions cover the whole cap `|w| <= t`, and nothing is given away.
@@ -56,7 +57,8 @@ class Rest(NamedTuple):
 
 @dataclass(frozen=True)
 class OnSphere(Op):
-    """An op that reads the input, and in the end two constants: the input at rest, and how far a position may move."""
+    """An op that reads the input, and in the end two constants: the input at rest, and `lengths` [.., 2], how far a
+    position is from rest at most and at least."""
 
     constants = 2
     eps: float
@@ -76,8 +78,8 @@ class OnSphere(Op):
         """`L d`."""
         return d - d.mean(dim=-1, keepdim=True) if self.centres else d
 
-    def rest(self, x0: Tensor, radius: Tensor) -> Rest:
-        """At rest, `x0` [.., n]; no position moves further than its radius [.., 1]."""
+    def rest(self, x0: Tensor, lengths: Tensor) -> Rest:
+        """At rest, `x0` [.., n], and of a set where positions move so far."""
         z, box, n = x0, Box(x0, x0), x0.shape[-1]
         for op in self.before:
             z, box = op.forward(z), op.interval(box)
@@ -87,7 +89,7 @@ class OnSphere(Op):
         size = torch.where(normal, math.sqrt(n) * sigma, 1.0)
         off = torch.where(normal, torch.maximum(box.upper - z, z - box.lower), 0.0) / size
         error = 2 * torch.linalg.vector_norm(off, dim=-1, keepdim=True) + 2 * (n + 16) * unit
-        within = radius * (1 + 4 * error) < size
+        within = lengths[..., :1] * (1 + 4 * error) < size
         return Rest(
             e=torch.where(normal, z, 0.0) / size,
             q=math.sqrt(n) * math.sqrt(self.eps) / size,
@@ -101,24 +103,33 @@ class OnSphere(Op):
 @register
 @dataclass(frozen=True)
 class Height(OnSphere):
-    """How much of the direction at rest is in another one: `cos f = sqrt(1 - |L (x' - x0)|^2 / s^2)`, or minus that
-    where the set gets as far as s."""
+    """How much of the direction at rest is in another one: `cos f = sqrt(1 - |x' - x0|^2 / s^2)`, or minus that where
+    the set gets as far as s."""
 
     name = "height"
-    summary = "constants: sqrt(1 - t^2) and 1, t the part of its length that the input of a normalisation may move"
+    summary = (
+        "constants: sqrt(1 - t^2) at the most and the least t, the part of its length that what is normalised moves"
+    )
 
     def forward(self, *x: Tensor) -> Tensor:
-        x1, x0, radius = x
-        rest = self.rest(x0, radius)
-        moved = torch.linalg.vector_norm(self.linear(x1 - x0), dim=-1, keepdim=True)
-        return across(torch.minimum(moved, radius.clamp(min=0)) / rest.size)
+        x1, x0, lengths = x
+        furthest, nearest = self.ends(lengths)
+        moved = torch.linalg.vector_norm(x1 - x0, dim=-1, keepdim=True)
+        return across(torch.minimum(torch.maximum(moved, nearest), furthest) / self.rest(x0, lengths).size)
+
+    @staticmethod
+    def ends(lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The most and the least, `[.., 1]` each; of an empty set the same."""
+        furthest = lengths[..., :1].clamp(min=0)
+        return furthest, torch.minimum(lengths[..., 1:].clamp(min=0), furthest)
 
     def interval(self, *boxes: Box) -> Box:
-        x0, radius = boxes[1].lower, boxes[2].upper
-        rest = self.rest(x0, radius)
-        part = torch.where(rest.near, radius.clamp(min=0) / rest.size * (1 + 4 * rest.error), 0.0)
-        one = torch.ones_like(part)
-        lower, upper = outward(across(part), one, one, ulps=16)
+        x0, lengths = boxes[1].lower, boxes[2].upper
+        rest, (furthest, nearest) = self.rest(x0, lengths), self.ends(lengths)
+        most = torch.where(rest.near, furthest / rest.size * (1 + 4 * rest.error), 0.0)
+        least = torch.where(rest.near, nearest / rest.size * (1 - 4 * rest.error), 0.0)
+        one = torch.ones_like(most)
+        lower, upper = outward(across(most), across(least), one, ulps=16)
         return Box(torch.where(rest.near, lower, -upper), upper)
 
     def planes(self, *boxes: Box) -> Planes:
@@ -128,8 +139,8 @@ class Height(OnSphere):
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
-        yield cls(50.0, (Center(),)), ((1, 3, 4), (1, 3, 4), (1, 3, 1))
-        yield cls(50.0, (Shift(torch.linspace(-1, 1, 4, dtype=torch.float64)),)), ((2, 4), (2, 4), (2, 1))
+        yield cls(50.0, (Center(),)), ((1, 3, 4), (1, 3, 4), (1, 3, 2))
+        yield cls(50.0, (Shift(torch.linspace(-1, 1, 4, dtype=torch.float64)),)), ((2, 4), (2, 4), (2, 2))
 
 
 @register
@@ -144,8 +155,8 @@ class Tilted(OnSphere):
     summary = "exact up to rounding, in its input and its height"
 
     def forward(self, *x: Tensor) -> Tensor:
-        x1, height, x0, radius = x
-        rest, root, z = self.rest(x0, radius), math.sqrt(x0.shape[-1]), x1
+        x1, height, x0, lengths = x
+        rest, root, z = self.rest(x0, lengths), math.sqrt(x0.shape[-1]), x1
         d = self.linear(x1 - x0)
         along = (rest.e * d).sum(dim=-1, keepdim=True)
         for op in self.before:
@@ -225,10 +236,10 @@ class Tilted(OnSphere):
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:
-        yield cls(50.0, (Center(),)), ((1, 3, 4), (1, 3, 1), (1, 3, 4), (1, 3, 1))
+        yield cls(50.0, (Center(),)), ((1, 3, 4), (1, 3, 1), (1, 3, 4), (1, 3, 2))
         shift = Shift(torch.linspace(-1, 1, 4, dtype=torch.float64))
-        yield cls(50.0, (shift,)), ((2, 4), (2, 1), (2, 4), (2, 1))
-        yield cls(60.0, (shift, Center())), ((1, 2, 4), (1, 2, 1), (1, 2, 4), (1, 2, 1))
+        yield cls(50.0, (shift,)), ((2, 4), (2, 1), (2, 4), (2, 2))
+        yield cls(60.0, (shift, Center())), ((1, 2, 4), (1, 2, 1), (1, 2, 4), (1, 2, 2))
 
 
 def across(t: Tensor) -> Tensor:

@@ -37,8 +37,9 @@ class Perturbation(Protocol):
 
     @property
     def lengths(self) -> Tensor | None:
-        """How far each position is from rest at most, `[instances, 1, n, 1]`, where that is all that the set is made
-        of: with a point it holds all those whose positions are no further from rest. None of other sets."""
+        """How far each position is from rest at most and at least, `[instances, 1, n, 2]`, of sets made of that alone:
+        with a point they hold all those whose positions are no further from rest, and of pieces of such sets. None of
+        others."""
         ...
 
     def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]: ...

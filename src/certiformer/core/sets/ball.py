@@ -146,12 +146,12 @@ class Ball:
 
     @property
     def lengths(self) -> Tensor | None:
-        """How far each position is from rest at most, `[instances, 1, n, 1]`, in Euclidean balls; None of others.
-
-        Of a piece of a ball it is what the whole ball allows."""
+        """How far each position is from rest at most and at least, `[instances, 1, n, 2]`, in Euclidean balls; None of
+        others."""
         if self.p != 2 or self.width is not None or self.axis != 1 or self.centre.dim() != 4:
             return None
-        return torch.einsum("zt,ztn->zn", self.eps, self.hot)[:, None, :, None]
+        furthest = torch.einsum("zt,ztn->zn", self.eps, self.hot)
+        return torch.stack([furthest, torch.zeros_like(furthest)], dim=-1)[:, None]
 
     @property
     def radii(self) -> Tensor:

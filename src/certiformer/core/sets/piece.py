@@ -159,6 +159,20 @@ class Piece(Ball):
             lost=2 * skew * (1 + skew) + error,
         )
 
+    @property
+    def lengths(self) -> Tensor | None:
+        """Of a piece of one position's ball, at least as far as its cuts are: `|d|^2 >= sum_i (n_i . d)^2 / |N N'|`."""
+        whole = super().lengths
+        if whole is None or self.hot.shape[1] != 1:
+            return whole
+        nearest = self.low.clamp(min=0) + self.high.clamp(max=0)  # of each range to 0
+        used = nearest != 0
+        normal = self.normal * used[:, :, None]
+        most = (normal @ normal.mT).abs().sum(dim=-1).amax(dim=-1).clamp(min=1)  # no eigenvalue is larger
+        down = 1 - 8 * (normal.shape[2] + 2 * normal.shape[1] + 16) * ulp(normal)
+        size = torch.linalg.vector_norm(torch.where(used, nearest, 0), dim=-1) / most.sqrt() * down
+        return torch.stack([whole[..., 0], torch.einsum("z,zn->zn", size, self.hot[:, 0])[:, None]], dim=-1)
+
     def empty(self) -> Tensor:
         """Whether nothing is in a piece, `[instances]`, where that is sure.
 

@@ -142,7 +142,7 @@ class Captured:
         return self._places[tuple(x.shape)](x)
 
     def forget(self) -> None:
-        """What earlier evaluations left behind is dropped, graphs aside: the next one gives the bits of a first one."""
+        """Where memory ran out in earlier evaluations is forgotten: the next one gives the bits of a first one."""
         with self._lock:
             for compiled in self._compiled.values():
                 compiled.forget()

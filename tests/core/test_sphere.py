@@ -18,7 +18,7 @@ from certiformer.core.ops.linear import Center, Shift
 from certiformer.core.ops.normalize import Normalize
 from certiformer.core.ops.sphere import Height, OnSphere, Tilted
 from certiformer.core.problem import Problem
-from certiformer.core.sets import Ball, Cuts
+from certiformer.core.sets import Ball, Choices, Cuts
 from certiformer.core.split import Split
 from certiformer.questions.inputs import Prepared, prepare, problem_of
 from conftest import IDS, random_model
@@ -197,6 +197,19 @@ def test_where_it_is_done() -> None:
         assert not has(reader(), **other), other
     assert not has(classifier(), arithmetic="float32")
     assert not has(reader(residual=True)), "the input is read elsewhere"
+
+
+def test_lengths_are_those_of_euclidean_balls() -> None:
+    """Of no set that does not hold all that is no further from rest."""
+    centre, eps = torch.zeros(1, 1, N, D, dtype=torch.float64), torch.tensor([0.5]).double()
+    for joint in (False, True):
+        found = Ball.of(centre, [(1, 3)], eps, 2.0, joint=joint).lengths
+        assert found is not None
+        assert found[..., 0].flatten().tolist() == [0, 0.5, 0, 0.5, 0]
+    for p in (1.0, 1.5, math.inf):
+        assert Ball.of(centre, [(1, 3)], eps, p).lengths is None
+    assert Ball.of(centre, [(1, 3)], eps, 2.0, width=torch.ones(1, 2, D).double()).lengths is None
+    assert Choices.of(centre, {1: torch.ones(2, D).double()}).lengths is None
 
 
 class Layers(nn.Module):

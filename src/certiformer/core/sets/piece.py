@@ -92,7 +92,9 @@ class Piece(Ball):
         to 1, and `|x| <= 1`.
         """
         best = self.distance(function)  # [instance, *lead]
-        middle, lost = torch.zeros_like(function[:, 0]), best
+        middle, size = torch.zeros_like(function[:, 0]), norm(norm(function, 2.0, dim=1), 2.0, dim=-1)
+        eps = self.radii[:, 0].reshape(-1, *(1,) * (size.dim() - 1))
+        lost = torch.maximum(best, size * eps * (self.low.shape[1] ** 0.5 / 4))  # entries round one by one
         for apart in self._apart(function):
             along, rest = apart.along[:, :, 0], apart.rest[:, 0]
             sizes = torch.cat([norm(along, 2.0, dim=-1), spectral(rest.movedim(1, -2))[:, None]], dim=1)
@@ -137,16 +139,16 @@ class Piece(Ball):
     def _across(self, function: Tensor, used: Tensor) -> Apart:
         """The same with some of the normals."""
         eps = self.radii[:, 0]
-        normal = self.normal * used[:, :, None]
-        skew = (normal @ normal.mT - torch.diag_embed(used.to(normal))).abs().sum(dim=-1).amax(dim=-1)
+        normal, skew = self._skewed(used)
         extent = (1 + skew).sqrt()[:, None] * eps[:, None]
         low, high = (torch.minimum(torch.maximum(x, -extent), extent) for x in (self.low, self.high))
         middle, wide = (low + high) / 2 * used, ((high - low) / 2).clamp(min=0) * used
         nearest = (low.clamp(min=0) + high.clamp(max=0)) * used
-        left = (eps**2 - (1 - skew) * nearest.square().sum(dim=1)).clamp(min=0).sqrt()
+        error = 8 * (function.shape[1] + 4 * wide.shape[1] + 16) * ulp(function)
+        # the difference of two squares that are nearly the same may have no digit right
+        left = ((1 + error) * eps**2 - (1 - skew) * nearest.square().sum(dim=1)).clamp(min=0).sqrt()
         along = torch.einsum("zm...,zkm->zk...", function, normal)  # A N
         rest = function - torch.einsum("zk...,zkm->zm...", along, normal)
-        error = 8 * (function.shape[1] + 4 * wide.shape[1] + 16) * ulp(function)
         wide, left = (
             wide.reshape(*wide.shape, *(1,) * (function.dim() - 2)),
             left.reshape(-1, *(1,) * (function.dim() - 1)),
@@ -159,6 +161,14 @@ class Piece(Ball):
             lost=2 * skew * (1 + skew) + error,
         )
 
+    def _skewed(self, used: Tensor) -> tuple[Tensor, Tensor]:
+        """Some of the normals, zeros in the place of the others, and how far `N N'` is from the identity on them: a
+        bound `[instance]` on the spectral norm, with its rounding."""
+        normal = self.normal * used[:, :, None]
+        off = (normal @ normal.mT - torch.diag_embed(used.to(normal))).abs().sum(dim=-1).amax(dim=-1)
+        lost = 2 * normal.shape[1] * (normal.shape[2] + 4) * ulp(normal)
+        return normal, off * (1 + lost) + lost
+
     @property
     def lengths(self) -> Tensor | None:
         """Of a piece of one position's ball, at least as far as its cuts are: `|d|^2 >= sum_i (n_i . d)^2 / |N N'|`."""
@@ -167,10 +177,9 @@ class Piece(Ball):
             return whole
         nearest = self.low.clamp(min=0) + self.high.clamp(max=0)  # of each range to 0
         used = nearest != 0
-        normal = self.normal * used[:, :, None]
-        most = (normal @ normal.mT).abs().sum(dim=-1).amax(dim=-1).clamp(min=1)  # no eigenvalue is larger
-        down = 1 - 8 * (normal.shape[2] + 2 * normal.shape[1] + 16) * ulp(normal)
-        size = torch.linalg.vector_norm(torch.where(used, nearest, 0), dim=-1) / most.sqrt() * down
+        _, skew = self._skewed(used)
+        down = 1 - 4 * (used.shape[1] + 16) * ulp(nearest)
+        size = torch.linalg.vector_norm(torch.where(used, nearest, 0), dim=-1) / (1 + skew).sqrt() * down
         return torch.stack([whole[..., 0], torch.einsum("z,zn->zn", size, self.hot[:, 0])[:, None]], dim=-1)
 
     def empty(self) -> Tensor:

@@ -17,6 +17,7 @@ from certiformer.core.ops.base import Box
 from certiformer.core.ops.linear import Center, Shift
 from certiformer.core.ops.normalize import Normalize
 from certiformer.core.ops.sphere import Height, OnSphere, Tilted
+from certiformer.core.part import Known
 from certiformer.core.problem import Problem
 from certiformer.core.sets import Ball, Choices, Cuts
 from certiformer.core.split import Split
@@ -254,6 +255,19 @@ def test_a_graph_without_a_normalisation_is_left_alone() -> None:
     graph: Graph = problem.compiled.graph
     assert on_sphere(graph, problem.centre) is graph
     assert problem.compiled.plain is problem.compiled
+
+
+def test_methods_share_the_graph() -> None:
+    """What one method has proved of a node is known to the next one, in the same variables."""
+    prepared, options = classifier(layers=1, seed=7), {"p": 2.0, "relaxation": "tight"}
+    first, then = (problem_of([(prepared, (1,))], method=m, **options) for m in ("backward-forward", "backward"))
+    assert op_of(first)
+    assert first.compiled.graph is then.compiled.graph
+    known, widths = Known(first.compiled.graph, torch.tensor([0.1]).double()), list[float]()
+    for problem in (first, then):
+        replace(problem, known=known).margins(known.eps)
+        widths.append(sum(float((box.upper - box.lower).sum()) for box in known.boxes[0].values()))
+    assert widths[1] < widths[0]
 
 
 # ---- against attacks -----------------------------------------------------------------------------------------------

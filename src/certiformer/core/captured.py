@@ -101,6 +101,7 @@ class Captured:
         self._whole: dict[tuple[int, ...], Graph] = {}
         self._places: dict[tuple[int, ...], Arrangement] = {}
         self._graphs: dict[tuple[tuple[int, ...], Relaxation, Arithmetic], Graph] = {}
+        self._spheres: dict[tuple[tuple[int, ...], Relaxation, Arithmetic], Graph] = {}
         self._compiled: dict[tuple[tuple[int, ...], Relaxation, Arithmetic, Method, bool], Compiled] = {}
 
     def graph(self, examples: Sequence[Tensor], relaxation: Relaxation, arithmetic: Arithmetic) -> Graph:
@@ -157,7 +158,9 @@ class Captured:
                 other = None
                 if lengths:
                     other = self.compiled(graph, example, method=method, options=options, lengths=False)
-                    graph = on_sphere(graph, self.placed(example)[None])
+                    if key[:3] not in self._spheres:  # of all methods: boxes that one has proved are known to others
+                        self._spheres[key[:3]] = on_sphere(graph, self.placed(example)[None])
+                    graph = self._spheres[key[:3]]
                 if other is not None and graph is other.graph:
                     self._compiled[key] = other
                 elif method == "ibp":

@@ -174,6 +174,45 @@ def test_normalize_uses_how_far_its_input_gets(rho: float, towards: float) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("aside", [0.0, 0.7, 3.0])
+@pytest.mark.parametrize("known", [(False, False, False), (True, True, True), (False, True, False)])
+def test_products_around_middles_of_their_own(known: tuple[bool, ...], aside: float, dtype: torch.dtype) -> None:
+    """Of boxes that are measured around other points than half way between their ends, outside of them too."""
+    generator, op = torch.Generator().manual_seed(23), REGISTRY["matmul"]()
+    for share in (1.0, 0.05):  # of the boxes, in which the points are that lengths are known of
+        boxes, clouds = [], []
+        for shape in ((2, 3, 4), (2, 4, 5)):
+            centre, radius, away = (
+                torch.randn((INSTANCES, *shape), generator=generator, dtype=torch.float64).to(dtype) for _ in range(3)
+            )
+            lower, upper = centre - radius.abs(), centre + radius.abs()
+            lower[:, :, 0], upper[:, :, 0] = centre[:, :, 0], centre[:, :, 0]  # some do not move
+            middle = torch.where(lower < upper, centre + aside * radius * away.sign(), centre)
+            nothing = torch.full(middle.shape[:-1], math.inf, dtype=dtype)
+            boxes.append(MeasuredBox(lower, upper, Reach(nothing, nothing, middle)))
+            part = share * torch.rand((200, *middle.shape), generator=generator, dtype=torch.float64).round(decimals=0)
+            clouds.append(torch.lerp(lower.double(), upper.double(), part if share == 1 else part + 0.3))
+        away = [cloud - box.centre.double() for cloud, box in zip(clouds, boxes, strict=True)]
+        lengths = []
+        for is_known, (k, axis) in zip(known, op.measures, strict=True):
+            far = torch.linalg.vector_norm(away[k], dim=axis).amax(dim=0) * (1 + 1e-6)
+            lengths.append((far if is_known else torch.full_like(far, math.inf)).to(dtype))
+        planes = op.tangent(tuple(boxes), tuple(lengths))
+        assert planes is not None
+        assert planes.remainder is not None
+        assert torch.isfinite(planes.remainder).all()
+        exact = planes._replace(
+            slopes=tuple(s._replace(lower=s.lower.double(), upper=s.upper.double()) for s in planes.slopes)
+        )
+        for x, y in zip(*clouds, strict=True):
+            lower, upper, _ = evaluate(exact, [x, y], (2, 3, 5))
+            assert (x @ y >= lower - 1e-12).all()
+            assert (x @ y <= upper + 1e-12).all()
+            off = torch.linalg.vector_norm(x @ y - (lower + upper) / 2, dim=-1)
+            assert (off <= planes.remainder + 1e-12).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("eps", [1e-5, 1e-300, 0.0])
 def test_normalize_of_the_largest_and_the_smallest_numbers(dtype: torch.dtype, eps: float) -> None:
     """Squares that overflow or vanish say nothing of a direction."""

@@ -63,6 +63,12 @@ def test_a_share_is_rounded_down(certified, attacked):
     assert Decimal(share(certified, attacked).removesuffix("%")) <= 100 * Decimal(certified) / Decimal(attacked)
 
 
+@given(st.integers(-(10**40), 10**40))
+@example(2**53 + 1)
+def test_a_whole_number_that_is_no_float_is_not_made_less(number):
+    assert number <= Decimal(at_least(number)) <= math.nextafter(float(number), math.inf)
+
+
 def test_what_is_not_there_is_a_dash():
     assert {down(None), up(None), share(None, 1.0), share(1.0, None), share(1.0, math.inf)} == {"–"}
 

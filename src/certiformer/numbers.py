@@ -38,7 +38,9 @@ def at_least(number: str | float) -> float:
     float is the number that it is written as: 0.7, and not the float itself, which is a little less."""
     try:
         value = float(number)
-        exact = Decimal(number.strip() if isinstance(number, str) else repr(value))
+        if isinstance(number, str):
+            number = number.strip()
+        exact = Decimal(number if isinstance(number, (str, int)) else repr(value))  # of NumPy's floats what they are
     except (ArithmeticError, ValueError):
         raise InputError(f"{number!r}: expected a number") from None
     if math.isfinite(value) and Decimal(value) < exact:

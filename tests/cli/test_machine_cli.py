@@ -181,6 +181,7 @@ def test_a_signal_is_an_interruption():
     code = (
         "import os, signal\n"
         "from certiformer import cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell in the background ignores it
         "cli._run = lambda given: os.kill(os.getpid(), signal.SIGINT)\n"
         "cli.main([])"
     )

@@ -391,3 +391,27 @@ def test_points_of_a_piece_are_no_nearer_to_rest_than_its_cuts(skew: float) -> N
     index = next(n.index for n in problem.compiled.graph.nodes if isinstance(n.op, Height))
     part = problem.engine(piece, {}, rounding=True).box(problem.compiled.graph.nodes[index])
     assert part.upper[0, 0, 1, 0] < 1 < part.upper[0, 0, 0, 0] + 1e-9  # the others do not move
+
+
+def test_a_vector_with_one_entry_that_is_not_known_is_any_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its remainder as a vector would leave out how far that entry may be."""
+    gap = Tilted._gap
+
+    def overflowed(self: Tilted, *given: Any) -> Tensor:
+        found = gap(self, *given).clone()
+        found[..., 1] = math.inf
+        return found
+
+    x0 = torch.tensor([[[1.0, -0.4, 0.3, 0.2]]], dtype=torch.float64)
+    moves, lengths = 0.01 * torch.ones_like(x0), torch.tensor([[[0.02, 0.0]]], dtype=torch.float64)
+    boxes = Box(x0 - moves, x0 + moves), Box(x0, x0), Box(lengths, lengths)
+    height = Height(1e-5, (Center(),)).interval(*boxes)
+    given = boxes[0], height, *boxes[1:]
+    op = Tilted(1e-5, (Center(),))
+    assert float(op.planes(*given).remainder) < 0.1
+    monkeypatch.setattr(Tilted, "_gap", overflowed)
+    planes = op.planes(*given)
+    assert float(planes.remainder) >= 2  # the square root of four entries
+    assert all(not s.lower.any() for s in planes.slopes)
+    assert (planes.lower <= -2).all()
+    assert (planes.upper >= 2).all()

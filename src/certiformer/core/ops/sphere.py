@@ -188,7 +188,7 @@ class Tilted(OnSphere):
         size = self._size(matrix, rest, x, height, x0)
         lower, upper = outward(offset - gap, offset + gap, size, ulps=4 * n + 64)
         box = self._where(rest, gap, lower, upper)
-        linear = rest.near & torch.isfinite(gap)
+        linear = self._linear(rest, gap)
         matrix = torch.where(linear.unsqueeze(-1), matrix, 0.0)
         middle = torch.where(linear, math.sqrt(n) * rest.e, 0.0)
         names = letters(x0.dim() - 1)
@@ -231,8 +231,13 @@ class Tilted(OnSphere):
         """Those numbers where they mean something, and else those of any vector of the length sqrt(n)."""
         n = lower.shape[-1]
         cap = math.sqrt(n) * (1 + (n + 16) * float(torch.finfo(lower.dtype).eps))
-        linear = rest.near & torch.isfinite(gap)
+        linear = Tilted._linear(rest, gap)
         return Box(torch.where(linear, lower, -cap), torch.where(linear, upper, cap))
+
+    @staticmethod
+    def _linear(rest: Rest, gap: Tensor) -> Tensor:
+        """Whether they do, all entries of a vector or none: what is known of it as a vector rests on every one."""
+        return rest.near & torch.isfinite(gap).all(dim=-1, keepdim=True)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

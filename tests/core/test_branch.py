@@ -11,6 +11,7 @@ import torch
 from certiformer.core import branch
 from certiformer.core.branch import Branching, Leaf
 from certiformer.core.deadline import NEVER, Deadline
+from certiformer.core.directions import Group
 from certiformer.core.problem import Problem
 from certiformer.core.speed.batches import FEW, MOST, Batches, doubled
 from certiformer.questions.inputs import prepare, problem_of
@@ -107,9 +108,9 @@ def test_where_bounds_have_broken_down_cuts_are_compared_within_less() -> None:
     branching._compared(rough, chosen)
     for leaf in chosen:
         assert 0 < leaf.near < WIDE
-        assert leaf.seen > branch.LOST * branching.rest[leaf.owner]  # ... where they say something
-        (seen,) = branching._margins(rough, [leaf], leaf.cuts, [leaf.near])
-        assert seen == pytest.approx(leaf.seen, rel=1e-4)
+        assert leaf.seen > -branch.LOST * branching.rest[leaf.owner]  # ... where they say something
+        (seen,) = branching._drafts(rough, [leaf], leaf.cuts, [leaf.near])
+        assert float(seen.least) == pytest.approx(leaf.seen, rel=1e-4)
     small = branching.problem.margins(torch.tensor([1e-3, 1e-3]).double(), rounding=False).least.tolist()
     for leaf, margin in zip(chosen, small, strict=True):
         leaf.at, leaf.margin = 1e-3, margin
@@ -121,5 +122,50 @@ def test_margins_of_halves_are_those_within_the_radius_that_was_asked_for() -> N
     branching = grown()
     rough = branching.problem.draft() or branching.problem
     for leaf in branching.leaves:
-        (margin,) = branching._margins(rough, [leaf], leaf.cuts, [WIDE])
-        assert leaf.margin == pytest.approx(margin, rel=1e-3)
+        (draft,) = branching._drafts(rough, [leaf], leaf.cuts, [WIDE])
+        assert leaf.margin == pytest.approx(float(draft.least), rel=1e-3)
+
+
+def test_goals_come_closer_where_bounds_have_broken_down() -> None:
+    branching = Branching(problem())
+    near = [0.01, 0.01]
+    goals = branching.nearer([WIDE, 0.011], near)
+    assert near[0] < goals[0] < WIDE  # nothing is proved there by far
+    assert goals[1] == pytest.approx(0.011, rel=1e-6)
+    assert goals == torch.tensor(goals, dtype=torch.float32).tolist()  # as drafts have them
+    assert branching.nearer([0.0, 0.0], near) == [0.0, 0.0]
+
+
+def test_margins_at_rest_are_those_within_nothing() -> None:
+    asked = problem()
+    within = asked.margins(torch.zeros(2).double(), rounding=False).least
+    assert asked.at_rest() == pytest.approx(within.tolist(), rel=1e-9)
+
+
+def test_pieces_with_much_to_spare_are_looked_at_once_for_several_radii(monkeypatch: pytest.MonkeyPatch) -> None:
+    branching, asked = Branching(problem()), list[int]()
+    drafts = Branching._drafts
+
+    def counted(self: Branching, rough: Problem, leaves: list[Leaf], *rest: object) -> object:
+        asked.append(len(leaves))
+        return drafts(self, rough, leaves, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Branching, "_drafts", counted)
+    for radius, new in ((1e-3, 2), (1.01e-3, 2), (1.1e-3, 0)):  # the second time it is known what they have to spare
+        asked.clear()
+        branching.grow([radius] * 2, 1)
+        assert sum(asked) == new
+        assert all(leaf.margin > 0 for leaf in branching.leaves)
+
+
+def test_a_piece_that_cannot_be_cut_is_not_taken_for_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object) -> torch.Tensor:
+        return torch.zeros(2, 1, 1, 8, dtype=torch.float64)
+
+    branching = Branching(problem())
+    monkeypatch.setattr(branch, "directions", nowhere)
+    monkeypatch.setattr(branch, "groups", lambda _: [Group("all", (), 1)])
+    assert branching.grow([WIDE, WIDE], 4) is False
+    assert [leaf.whole for leaf in branching.leaves] == [True, True]
+    assert all(leaf.margin < 0 for leaf in branching.leaves)
+    assert branching.grow([WIDE, WIDE], 4) is False

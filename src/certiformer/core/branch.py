@@ -27,12 +27,14 @@ from .split import Found, Split, pieces_of
 
 FEW = 2  # new directions that are tried of a piece that was cut before
 LEARNED, PICKED = 16, 2  # cuts after which only so many candidates of a piece are tried
+AHEAD, SPARED = 1.15, 0.5  # how far ahead those are looked at that have so much of the margin at rest left
 STEPS, TUNED = 12, 0.2  # of optimising the planes of a piece, and their size
 TOGETHER = 32  # pieces of which planes are optimised at once, at most
 TRIED = 4  # of the time for it, one part in so many may go to the first batch; and of the pieces as many must be done
 HELD = 5.0  # times the numbers that go through an evaluation that its gradient needs, about: 3.4 to 5.4 are kept
 AGAIN = 2  # normals of its own, those of the last cuts, that a piece may be cut across again
-LOST = 0.1  # of the margin at rest, below which a margin does not say how cuts compare
+LOST = 0.3  # of the margin at rest, as far below 0 a margin does not say how cuts compare
+BROKEN, NEARER = 0.5, 3  # of the margin at rest, as far below 0 a goal is too far away, and how often it is taken back
 BACK, STEPS_BACK = 0.92, 12  # by how much, and how often, a radius is made smaller until the margin says something
 
 
@@ -50,12 +52,27 @@ class Leaf:
     seen: float = math.nan  # the margin within that
     kinds: tuple[str, ...] = ()
     parameters: Parameters = field(default_factory=dict)  # of its planes, if they were optimised; of one instance
+    whole: bool = False  # whether there is nowhere to cut it
 
-    def half(self, cuts: Cuts, seen: float, kind: str) -> Leaf:
-        """One of its halves, with a draft of its margin where cuts were compared."""
-        margin = seen if self.near == self.at else math.nan
-        known = (self.proved, self.drafted, margin, self.at, self.near, seen)
+    def half(self, cuts: Cuts, seen: Found, kind: str) -> Leaf:
+        """One of its halves, with a draft of it where cuts were compared."""
+        margin = float(seen.least) if self.near == self.at else math.nan
+        drafted = seen if self.knows(seen) else self.drafted
+        known = (self.proved, drafted, margin, self.at, self.near, float(seen.least))
         return Leaf(self.owner, cuts, *known, (*self.kinds, kind), self.parameters)
+
+    def knows(self, draft: Found) -> bool:
+        """Whether a draft of it, or of a half, finds it positive within more than those before."""
+        return bool(draft.least > 0) and (self.drafted is None or self.drafted.radius < draft.radius)
+
+    def note(self, draft: Found | None) -> None:
+        """Take in a draft: within `at` the margin is what one found there, or one above 0 further out."""
+        if draft is not None and self.knows(draft):
+            self.drafted = draft
+        if self.drafted is not None and self.drafted.radius >= self.at:
+            self.margin = float(self.drafted.least)
+        elif draft is not None and draft.radius == self.at:
+            self.margin = float(draft.least)
 
 
 @dataclass(eq=False)
@@ -75,6 +92,11 @@ class Branching:
     def of(self, owner: int) -> list[Leaf]:
         """The pieces of one instance."""
         return [leaf for leaf in self.leaves if leaf.owner == owner]
+
+    @property
+    def most(self) -> int:
+        """How many pieces an instance has, at most."""
+        return max(Counter(leaf.owner for leaf in self.leaves).values())
 
     def least(self, owner: int) -> float:
         """The least margin that a draft found of the pieces of an instance."""
@@ -104,55 +126,79 @@ class Branching:
         """Cut what a draft does not find positive within the radii of the instances, into at most so many pieces each;
         whether anything was cut. Instances of radius 0 are left alone."""
         rough = self.problem.draft() or self.problem
+        eps = rounded(rough, eps)
         self._look(rough, eps)
-        grown = False
+        before = len(self.leaves)
         while chosen := self._worst(eps, most):
             self._cut(rough, chosen, eps)
-            grown = True
-        return grown
+        return len(self.leaves) > before
 
     def _worst(self, eps: list[float], most: int) -> list[Leaf]:
         """The pieces to cut next: of each instance up to half of those that are not positive, the worst ones."""
         chosen: list[Leaf] = []
         for i, radius in enumerate(eps):
             own = self.of(i) if radius > 0 else []
-            failing = sorted((leaf for leaf in own if not leaf.margin > 0), key=lambda leaf: leaf.margin)
+            failing = [leaf for leaf in own if not leaf.margin > 0 and not leaf.whole]
+            failing.sort(key=lambda leaf: leaf.margin)
             chosen += failing[: max(0, min(most - len(own), -(-len(failing) // 2)))]
         return chosen
 
     def _look(self, rough: Problem, eps: list[float]) -> None:
         """A draft of the margin of every piece within the radius of its instance."""
-        new: list[Leaf] = []
         for leaf in self.leaves:
-            radius = eps[leaf.owner]
-            if radius > 0 and leaf.at != radius:
-                leaf.at = radius
-                if leaf.drafted is not None and leaf.drafted.radius >= radius:
-                    leaf.margin = float(leaf.drafted.least)
-                else:
-                    new.append(leaf)
-        if new:
-            radii = [eps[x.owner] for x in new]
-            margins = self._margins(rough, new, Cuts.joined([x.cuts for x in new]), radii)
-            for leaf, margin in zip(new, margins, strict=True):
-                leaf.margin = margin
+            if eps[leaf.owner] > 0 and leaf.at != eps[leaf.owner]:
+                leaf.at, leaf.margin = eps[leaf.owner], math.nan
+                leaf.note(leaf.drafted)
+        self._fill(rough)
 
-    def _margins(self, rough: Problem, leaves: list[Leaf], cuts: Cuts, radii: list[float]) -> list[float]:
+    def _fill(self, rough: Problem) -> None:
+        """Drafts of the pieces whose margins are not known; of those that had much to spare within more than they are
+        asked for, which is known the next time."""
+        for spare in (AHEAD, 1.0):
+            asked = [leaf for leaf in self.leaves if leaf.at > 0 and math.isnan(leaf.margin)]
+            if asked:
+                radii = [leaf.at * (spare if self._spares(leaf) else 1.0) for leaf in asked]
+                drafts = self._drafts(rough, asked, Cuts.joined([leaf.cuts for leaf in asked]), radii)
+                for leaf, draft in zip(asked, drafts, strict=True):
+                    leaf.note(draft)
+
+    def _spares(self, leaf: Leaf) -> bool:
+        """Whether much of the margin of a piece was left where it was found positive last."""
+        return leaf.drafted is not None and float(leaf.drafted.least) > SPARED * self.rest[leaf.owner]
+
+    def _drafts(self, rough: Problem, leaves: list[Leaf], cuts: Cuts, radii: list[float]) -> list[Found]:
         """Of pieces of some leaves, which may be parts of those, each within a radius."""
         pieces = pieces_of(rough, [leaf.owner for leaf in leaves], cuts.to(rough.centre.dtype), together(leaves))
-        least: list[float] = pieces.margins(torch.tensor(radii).to(rough.centre), rounding=False).least.tolist()
-        return least
+        eps = torch.tensor(radii).to(rough.centre)
+        found = pieces.margins(eps, rounding=False)
+        least = torch.where(torch.isnan(found.least), -torch.inf, found.least)
+        return [Found(*row) for row in zip(eps.tolist(), found.lower, found.upper, least, strict=True)]
 
     @cached_property
     def rest(self) -> list[float]:
         """The margins where nothing moves."""
+        return self.problem.at_rest()
+
+    def nearer(self, goals: list[float], near: list[float]) -> list[float]:
+        """Goals for the instances past what they reach, closer to that where bounds have broken down at those given."""
         rough = self.problem.draft() or self.problem
-        least: list[float] = rough.margins(rough.centre.new_zeros(len(rough)), rounding=False).least.tolist()
-        return least
+        goals = rounded(rough, goals)
+        for _ in range(NEARER):
+            self._look(rough, goals)
+            broken = [i for i, goal in enumerate(goals) if goal > 0 and self._broken(i)]
+            if not broken:
+                break
+            closer = [math.sqrt(goal * reached) for goal, reached in zip(goals, near, strict=True)]
+            goals = rounded(rough, [closer[i] if i in broken else goal for i, goal in enumerate(goals)])
+        return goals
+
+    def _broken(self, owner: int) -> bool:
+        """Whether the margin is so far below 0 that it does not say what is missing."""
+        return not self.least(owner) > -BROKEN * self.rest[owner]
 
     def _lost(self, leaf: Leaf, margin: float) -> bool:
         """Whether a margin of a piece is too small to tell cuts by it; what is not a number is."""
-        return not margin > LOST * self.rest[leaf.owner]
+        return not margin > -LOST * self.rest[leaf.owner]
 
     def _compared(self, rough: Problem, chosen: list[Leaf]) -> None:
         """Within which radius cuts of some pieces are compared: where bounds have broken down all cuts look alike."""
@@ -163,15 +209,17 @@ class Branching:
                 leaf.near = min(leaf.near / BACK, leaf.at)
             else:
                 leaf.near = min(leaf.near or leaf.at, leaf.at)
+            if leaf.near < leaf.at and leaf.drafted is not None and leaf.drafted.radius > leaf.near:
+                leaf.near, leaf.seen = leaf.drafted.radius, float(leaf.drafted.least)
         for _ in range(STEPS_BACK):
             lost = [leaf for leaf in chosen if self._lost(leaf, leaf.seen)]
             if not lost:
                 return
             for leaf in lost:
                 leaf.near *= BACK
-            seen = self._margins(rough, lost, Cuts.joined([x.cuts for x in lost]), [x.near for x in lost])
-            for leaf, margin in zip(lost, seen, strict=True):
-                leaf.seen = margin
+            drafts = self._drafts(rough, lost, Cuts.joined([x.cuts for x in lost]), [x.near for x in lost])
+            for leaf, draft in zip(lost, drafts, strict=True):
+                leaf.seen = float(draft.least)
 
     # ---- planes of their own ------------------------------------------------------------------------------------
 
@@ -247,26 +295,20 @@ class Branching:
         if tried:
             both = Cuts.joined(cuts.take(rows).halved(normals[rows, which], at[rows, which]))
             parents = [chosen[r] for r in rows] * 2
-            margins = self._margins(rough, parents, both, [leaf.near for leaf in parents])
+            drafts = self._drafts(rough, parents, both, [leaf.near for leaf in parents])
+            margins = [float(draft.least) for draft in drafts]
         for r, leaf in enumerate(chosen):
             own = [k for k, row in enumerate(rows) if row == r]
             if not own:
-                leaf.margin = math.inf  # there is nowhere to cut it
+                leaf.whole = True
                 continue
             best = max(own, key=lambda k: sorted((margins[k], margins[len(rows) + k])))  # the worse half first
             self.tried.update(kinds[which[k]] for k in own)
             self.won[kinds[which[best]]] += 1
             self.leaves.remove(leaf)
             for k in (best, len(rows) + best):
-                self.leaves.append(leaf.half(both.take([k]).trimmed(), margins[k], kinds[which[best]]))
-        self._seen(rough, [leaf for leaf in self.leaves if math.isnan(leaf.margin)])
-
-    def _seen(self, rough: Problem, halves: list[Leaf]) -> None:
-        """Margins of halves that were compared within smaller radii."""
-        if halves:
-            cuts = Cuts.joined([leaf.cuts for leaf in halves])
-            for leaf, margin in zip(halves, self._margins(rough, halves, cuts, [x.at for x in halves]), strict=True):
-                leaf.margin = -math.inf if math.isnan(margin) else margin
+                self.leaves.append(leaf.half(both.take([k]).trimmed(), drafts[k], kinds[which[best]]))
+        self._fill(rough)
 
     def _promising(self, kinds: list[str], there: list[bool]) -> list[int]:
         """Which of the candidates that there are of a piece to try: all at first, then those that won most often."""
@@ -288,6 +330,12 @@ class Branching:
         new = torch.nn.functional.pad(new, (0, 0, 0, cuts.normal.shape[2] - new.shape[2]))
         names = [f"again {k}" for k in range(AGAIN)] + [f"{g.name}.{k}" for g in looked for k in range(g.most)]
         return names, torch.cat([again, new], dim=1)
+
+
+def rounded(rough: Problem, eps: list[float]) -> list[float]:
+    """Radii as drafts have them."""
+    found: list[float] = torch.tensor(eps, dtype=rough.centre.dtype).tolist()
+    return found
 
 
 def together(leaves: list[Leaf]) -> Parameters | None:

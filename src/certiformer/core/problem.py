@@ -227,6 +227,17 @@ class Problem:
             kept += count * (8 + (2 * numbers if formed else 0))
         return max(1, self.room // (2 * self.centre.element_size() * kept))
 
+    def at_rest(self) -> list[float]:
+        """The margins where nothing moves, computed as they are: nothing is proved by them."""
+        chosen = list(range(len(self)))
+        ball = self.ball(self.centre.new_zeros(len(self)), chosen)
+        output = self.compiled.graph.values(ball.centre, lengths=ball.lengths)[self.compiled.graph.output.index]
+        value = torch.einsum("zkuc,zuc->zk", self.rows(chosen), output.reshape(len(self), 1, self.classes))
+        least: list[float] = self.least(
+            value if self.goal is None else self.goal.beyond(Box(value, value)).lower
+        ).tolist()
+        return least
+
     def ball(self, eps: Tensor, chosen: list[int]) -> Ball:
         width = None if self.width is None else self.width[chosen]
         where = [self.positions[i] for i in chosen]

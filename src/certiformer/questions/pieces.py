@@ -32,18 +32,22 @@ class Front:
     gain: float = FARTHEST
     idle: int = 0
     patience: int = PATIENCE
+    goal: float = 0.0  # where pieces are cut; 0: nowhere
 
     @property
-    def goal(self) -> float:
-        """Where pieces are cut: a little beyond what is reached, more where the last ones gained much; 0: nowhere."""
+    def ahead(self) -> float:
+        """Where to cut pieces: a little beyond what is reached, more where the last ones gained much; 0: nowhere."""
         if self.idle >= self.patience:
             return 0.0
         return self.near * (1 + min(max(BEYOND * self.gain, NEAREST), FARTHEST))
 
-    def moved(self, near: float, tolerance: float) -> None:
+    def moved(self, near: float, tolerance: float, *, most: bool) -> None:
+        """The pieces, as many as there may be or not, reach so far now."""
         near = min(max(near, self.near), self.goal)
         self.gain, self.near = near / self.near - 1, near
         self.idle = self.idle + 1 if self.gain < tolerance else 0
+        if most and near < self.goal:
+            self.idle = self.patience
 
 
 def divided(problem: Problem, nominal: list[float], radii: list[float], splits: int, stage: Stage) -> list[float]:
@@ -54,26 +58,27 @@ def divided(problem: Problem, nominal: list[float], radii: list[float], splits: 
     """
     if not cuttable(problem):
         return radii
-    branching, count, place, began = Branching(problem), 1, len(stage.ways), time.monotonic()
+    branching, place, began = Branching(problem), len(stage.ways), time.monotonic()
     limited = problem.deadline.limited
     fronts = [Front(r, patience=LONG if limited else PATIENCE) for r in radii]
     with suppress(OutOfTime):
-        while count < splits:
-            count = min(2 * count, splits)
-            if not any(f.goal for f in fronts):
-                break
-            goals = [f.goal for f in fronts]
+        while any(f.ahead for f in fronts):
+            goals = branching.nearer([f.ahead for f in fronts], [f.near for f in fronts])
+            for front, goal in zip(fronts, goals, strict=True):
+                front.goal = goal
+            count = min(2 * branching.most, splits)
             branching.grow(goals, count)
             _tune(branching, goals, count)
             split = branching.split()
-            for front, near in zip(fronts, _reached(split, branching, fronts, nominal, stage), strict=True):
+            near = _reached(split, branching, fronts, nominal, stage)
+            for i, front in enumerate(fronts):
                 if front.goal > 0:
-                    front.moved(near, stage.tolerance)
+                    front.moved(near[i], stage.tolerance, most=len(branching.of(i)) == splits)
             if limited:
                 radii = _confirmed(split, nominal, radii, fronts, stage)
                 stage.ways[place:] = [split]
             branching.learn(split)
-            stage.progress(int(len(radii) * _share(problem, began, count / splits)))
+            stage.progress(int(len(radii) * _share(problem, began, branching.most / splits)))
     return radii if limited else again(branching.split(), nominal, radii, [f.near for f in fronts], stage)
 
 

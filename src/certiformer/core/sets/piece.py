@@ -53,14 +53,16 @@ class Piece(Ball):
 
     def extremes(self, function: Tensor) -> tuple[Tensor, Tensor]:
         """The least value of the first side and the greatest of the last: `[1, instance, *rows]` each."""
-        return self._least(function[:1])[0], -self._least(-function[-1:])[0]
+        least, _ = self._least(_both(function))
+        return least[:1], -least[1:]
 
     def multipliers(self, function: Tensor) -> tuple[Tensor, Tensor]:
         """The numbers `t` that the extremes are found with, those of the greatest for the negated function.
 
         `[1, instance, k, *rows]` each; 0 where the ball alone says as much.
         """
-        return self._least(function[:1])[1], self._least(-function[-1:])[1]
+        _, chosen = self._least(_both(function))
+        return chosen[:1], chosen[1:]
 
     def _least(self, function: Tensor) -> tuple[Tensor, Tensor]:
         """The least value, and the multipliers it is found with."""
@@ -214,15 +216,20 @@ class Piece(Ball):
         below, above = torch.zeros_like(across), torch.ones_like(across)
         for _ in range(HALVINGS):
             u = (below + above) / 2
-            r = torch.minimum(torch.maximum(slope * u, low), high)
+            r = torch.clamp(slope * u, low, high)
             inside = u.square() + r.square().sum(dim=2, keepdim=True) < 1
             below, above = torch.where(inside, u, below), torch.where(inside, above, u)
         u = above
-        r = torch.minimum(torch.maximum(slope * u, low), high)
+        r = torch.clamp(slope * u, low, high)
         t = torch.where(r == slope * u, 0, along + r * across / u)
         t = torch.where(torch.isfinite(self.low)[:, :, None], t, t.clamp(max=0))
         t = torch.where(torch.isfinite(self.high)[:, :, None], t, t.clamp(min=0))
         return torch.where(torch.isfinite(t), t, 0)
+
+
+def _both(function: Tensor) -> Tensor:
+    """The first side of linear functions and the last one negated, of which the greatest value is the least."""
+    return torch.cat([function[:1], -function[-1:]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -57,10 +55,9 @@ def boxes_of(kind: str, op: Op, shapes: tuple[Shape, ...], generator: torch.Gene
     return [make_box(own, s, op.domain(), generator) for own, s in zip(kinds, shapes, strict=True)]
 
 
-def points(boxes: list[Box], generator: torch.Generator) -> Iterator[list[Tensor]]:
-    """Corners, the middle, and points between."""
-    for fraction in (0.0, 1.0, 0.5):
-        yield [torch.lerp(b.lower, b.upper, fraction) for b in boxes]
+def points(boxes: list[Box], generator: torch.Generator) -> list[Tensor]:
+    """Corners, the middle, and points between, for every box `[points, instances, *shape]`."""
+    found = [[torch.lerp(b.lower, b.upper, fraction) for b in boxes] for fraction in (0.0, 1.0, 0.5)]
     for _ in range(40):
         out = []
         for b in boxes:
@@ -68,28 +65,35 @@ def points(boxes: list[Box], generator: torch.Generator) -> Iterator[list[Tensor
             if torch.rand((), generator=generator) < 0.5:
                 t = t.round()  # a corner
             out.append(torch.minimum(torch.maximum(torch.lerp(b.lower, b.upper, t), b.lower), b.upper))
-        yield out
+        found.append(out)
+    return [torch.stack(x) for x in zip(*found, strict=True)]
+
+
+def forward(op: Op, x: list[Tensor]) -> Tensor:
+    """The op at points `[points, instances, *shape]`."""
+    return op.forward(*(v.flatten(0, 1) for v in x)).unflatten(0, x[0].shape[:2])
 
 
 def evaluate(planes: Planes, x: list[Tensor], shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Both planes at points, and the size of the terms that were added."""
+    """Both planes at points `[..., instances, *shape]`, and the size of the terms that were added."""
     total = [torch.zeros((INSTANCES, *shape), dtype=torch.float64) for _ in range(3)]
     for slope, value in zip(planes.slopes, x, strict=False):  # others are constants
         for side, s in enumerate((slope.lower, slope.upper)):
             for k, (c, v) in enumerate(((s, value), (s.abs(), value.abs()))):
-                term = apply(c, slope.axes, v, slope.inputs, planes.outputs, shape)
-                total[side if k == 0 else 2] += term
+                which = side if k == 0 else 2
+                total[which] = total[which] + apply(c, slope.axes, v, slope.inputs, planes.outputs, shape)
     for side, offset in enumerate((planes.lower, planes.upper)):
         if offset is not None:
-            total[side] += offset
-            total[2] += offset.abs()
+            total[side] = total[side] + offset
+            total[2] = total[2] + offset.abs()
     return total[0], total[1], total[2]
 
 
 def apply(c: Tensor, axes: str, x: Tensor, inputs: str, outputs: str, shape: Shape) -> Tensor:
     present = "".join(l for l in outputs if l in axes or l in inputs)
-    y = torch.einsum(f"Z{axes},Z{inputs}->Z{present}", c, x)
+    y = torch.einsum(f"Z{axes},...Z{inputs}->...Z{present}", c, x)
+    lead = y.shape[: y.dim() - len(present)]
     for i, letter in enumerate(outputs):
         if letter not in present:
-            y = y.unsqueeze(1 + i)
-    return y.expand(INSTANCES, *shape)
+            y = y.unsqueeze(len(lead) + i)
+    return y.expand(*lead, *shape)

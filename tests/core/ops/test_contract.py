@@ -14,7 +14,7 @@ from certiformer.core.ops import REGISTRY, Box, Op
 from certiformer.core.ops.base import MeasuredBox, Planes, Reach, Shape
 from certiformer.core.ops.movement import Movement
 from certiformer.core.ops.normalize import curved
-from contracts import BOXES, CASES, INSTANCES, boxes_of, evaluate, make_box, points
+from contracts import BOXES, CASES, INSTANCES, boxes_of, evaluate, forward, make_box, points
 
 
 def noisy(setting: Tensor, generator: torch.Generator) -> Tensor:
@@ -39,21 +39,21 @@ def test_contract(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: st
             planes = op.tuned(tuple(noisy(s, generator) for s in settings), *boxes)
         assert not torch.isnan(interval.lower).any()
         assert not torch.isnan(interval.upper).any()
-        for x in points(boxes, generator):
-            y = op.forward(*x)
-            assert (y >= interval.lower).all(), f"{name} leaves its interval below"
-            assert (y <= interval.upper).all(), f"{name} leaves its interval above"
-            if planes is not None:
-                lower, upper, size = evaluate(planes, x, tuple(y.shape[1:]))
-                assert torch.isfinite(lower).all()
-                assert torch.isfinite(upper).all()
-                # exact ops have no offset to carry the rounding of this very evaluation
-                slack = size * terms(shapes) * 2.0**-52 if op.exact else torch.zeros_like(size)
-                assert (lower <= y + slack).all(), f"{name}: the lower plane passes above by {(lower - y).max()}"
-                assert (upper >= y - slack).all(), f"{name}: the upper plane passes below by {(y - upper).max()}"
-                if planes.remainder is not None:
-                    off = torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1)
-                    assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
+        x = points(boxes, generator)
+        y = forward(op, x)
+        assert (y >= interval.lower).all(), f"{name} leaves its interval below"
+        assert (y <= interval.upper).all(), f"{name} leaves its interval above"
+        if planes is not None:
+            lower, upper, size = evaluate(planes, x, tuple(y.shape[2:]))
+            assert torch.isfinite(lower).all()
+            assert torch.isfinite(upper).all()
+            # exact ops have no offset to carry the rounding of this very evaluation
+            slack = size * terms(shapes) * 2.0**-52 if op.exact else torch.zeros_like(size)
+            assert (lower <= y + slack).all(), f"{name}: the lower plane passes above by {(lower - y).max()}"
+            assert (upper >= y - slack).all(), f"{name}: the upper plane passes below by {(y - upper).max()}"
+            if planes.remainder is not None:
+                off = torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1)
+                assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
 
 
 KNOWN = [c for c in CASES if c[0] != "height"]  # whose range is that over the whole ball, whatever the box is
@@ -80,13 +80,10 @@ def test_planes_touch_the_function(name: str) -> None:
     op, shapes = next(REGISTRY[name].examples())
     generator = torch.Generator().manual_seed(5)
     boxes = [make_box("ordinary", s, op.domain(), generator) for s in shapes]
-    gaps = [math.inf, math.inf]
-    width = 0.0
-    for x in points(boxes, generator):
-        y = op.forward(*x)
-        lower, upper, _ = evaluate(op.planes(*boxes), x, tuple(y.shape[1:]))
-        gaps = [min(gaps[0], float((y - lower).min())), min(gaps[1], float((upper - y).min()))]
-        width = max(width, float((upper - lower).max()))
+    x = points(boxes, generator)
+    y = forward(op, x)
+    lower, upper, _ = evaluate(op.planes(*boxes), x, tuple(y.shape[2:]))
+    gaps, width = (float((y - lower).min()), float((upper - y).min())), float((upper - lower).max())
     two_steps = name.startswith("softmax") or name in ("normalize", "logsumexp")
     near = 0.05 if two_steps else 1e-3
     assert gaps[0] <= near * width
@@ -204,12 +201,11 @@ def test_products_around_middles_of_their_own(known: tuple[bool, ...], aside: fl
         exact = planes._replace(
             slopes=tuple(s._replace(lower=s.lower.double(), upper=s.upper.double()) for s in planes.slopes)
         )
-        for x, y in zip(*clouds, strict=True):
-            lower, upper, _ = evaluate(exact, [x, y], (2, 3, 5))
-            assert (x @ y >= lower - 1e-12).all()
-            assert (x @ y <= upper + 1e-12).all()
-            off = torch.linalg.vector_norm(x @ y - (lower + upper) / 2, dim=-1)
-            assert (off <= planes.remainder + 1e-12).all()
+        (x, y), (lower, upper, _) = clouds, evaluate(exact, clouds, (2, 3, 5))
+        assert (x @ y >= lower - 1e-12).all()
+        assert (x @ y <= upper + 1e-12).all()
+        off = torch.linalg.vector_norm(x @ y - (lower + upper) / 2, dim=-1)
+        assert (off <= planes.remainder + 1e-12).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

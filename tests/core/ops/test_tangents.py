@@ -10,7 +10,7 @@ from torch import Tensor
 
 from certiformer.core.ops import REGISTRY, Box, Op
 from certiformer.core.ops.base import Planes, Shape
-from contracts import BOXES, CASES, evaluate, make_box, points
+from contracts import BOXES, CASES, evaluate, forward, make_box, points
 
 CURVED = [case for case in CASES if not case[2].exact]
 HAVE = ("matmul", "relu", "softmax of differences", "tanh", "gelu", "silu", "softplus", "cube")
@@ -45,17 +45,16 @@ def test_tangents(name: str, k: int, op: Op, shapes: tuple[Shape, ...], kind: st
         if planes is None:
             continue
         assert all(slope.upper is slope.lower for slope in planes.slopes)
-        for x in points(boxes, generator):
-            x = near(x, boxes, op, lengths)
-            y = op.forward(*x)
-            lower, upper, _ = evaluate(planes, x, tuple(y.shape[1:]))
-            assert torch.isfinite(lower).all()
-            assert torch.isfinite(upper).all()
-            assert (lower <= y).all(), f"{name}: the lower plane passes above by {(lower - y).max()}"
-            assert (upper >= y).all(), f"{name}: the upper plane passes below by {(y - upper).max()}"
-            if planes.remainder is not None:
-                off = torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1)
-                assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
+        x = near(points(boxes, generator), boxes, op, lengths)
+        y = forward(op, x)
+        lower, upper, _ = evaluate(planes, x, tuple(y.shape[2:]))
+        assert torch.isfinite(lower).all()
+        assert torch.isfinite(upper).all()
+        assert (lower <= y).all(), f"{name}: the lower plane passes above by {(lower - y).max()}"
+        assert (upper >= y).all(), f"{name}: the upper plane passes below by {(y - upper).max()}"
+        if planes.remainder is not None:
+            off = torch.linalg.vector_norm(y - (lower + upper) / 2, dim=-1)
+            assert (off <= planes.remainder).all(), f"{name}: further from its middle plane than it says"
 
 
 def test_the_remainder_of_a_product_is_less_as_a_vector() -> None:

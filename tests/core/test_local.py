@@ -10,12 +10,12 @@ import torch
 
 from certiformer.core.speed.memory import Footprints
 from kinds import KINDS, PLANS, SETS, asked, prepared
+from spread import spread
 
 
-@pytest.mark.parametrize(("method", "relaxation"), PLANS)
-@pytest.mark.parametrize("kind", [*KINDS, "products"])
-def test_bounds_are_those_of_sweeps_down_to_the_input(kind: str, method: str, relaxation: str) -> None:
-    turn = [*KINDS, "products"].index(kind) + PLANS.index((method, relaxation))
+@pytest.mark.parametrize(("kind", "plan"), spread([*KINDS, "products"], PLANS, times=3))
+def test_bounds_are_those_of_sweeps_down_to_the_input(kind: str, plan: tuple[str, str]) -> None:
+    (method, relaxation), turn = plan, [*KINDS, "products"].index(kind) + PLANS.index(plan)
     p, eps = ((1.0, 0.02), (2.0, 0.02), (math.inf, 0.004))[turn % 3]  # every kind and every plan meets each norm
     short = asked(kind, p, method, relaxation)
     assert short.compiled.local

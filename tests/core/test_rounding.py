@@ -18,6 +18,7 @@ from certiformer.core.speed.memory import Footprints
 from certiformer.questions.inputs import prepare, problem_of
 from enclosure import cloud_of
 from kinds import KINDS, PLANS, asked
+from spread import spread
 
 
 def pair(kind: str, p: float, method: Any, relaxation: Any) -> tuple[Problem, Problem]:
@@ -26,10 +27,10 @@ def pair(kind: str, p: float, method: Any, relaxation: Any) -> tuple[Problem, Pr
     return single, replace(double, centre=single.centre.double(), labels=single.labels, style=single.style)
 
 
-@pytest.mark.parametrize(("method", "relaxation"), PLANS)
-@pytest.mark.parametrize("kind", KINDS[1:5])
-def test_single_precision_bounds_enclose_those_of_double_precision(kind: str, method: str, relaxation: str) -> None:
+@pytest.mark.parametrize(("kind", "plan"), spread(KINDS[1:5], PLANS, times=2))
+def test_single_precision_bounds_enclose_those_of_double_precision(kind: str, plan: tuple[str, str]) -> None:
     """From radii at which nothing but rounding is left to those at which it hardly matters."""
+    method, relaxation = plan
     for p, eps in ((1.0, 1e-2), (2.0, 1e-7), (2.0, 1e-4), (math.inf, 2e-3)):
         single, double = pair(kind, p, method, relaxation)
         radii = torch.full((len(single),), eps)

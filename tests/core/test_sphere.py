@@ -25,6 +25,7 @@ from certiformer.questions.inputs import Prepared, prepare, problem_of
 from conftest import IDS, random_model
 from contracts import evaluate
 from enclosure import _checked, bounds_of, cloud_of, enclosed, inside
+from spread import spread
 from test_million import attacked
 
 SETS = [(1,), (1, 3), (2,)]
@@ -110,8 +111,7 @@ def outside(ball: Ball, x: Tensor) -> Tensor:
     return (moved - ball.lengths[:, None, ..., 0]).max()
 
 
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "share"), spread(list(KINDS), [0.02, 0.3, 0.9], times=2))
 def test_every_input_has_another_one_in_its_place(kind: str, share: float) -> None:
     """The graph at the other point is the module at the point itself, and no node leaves its bounds there."""
     prepared = KINDS[kind]()
@@ -143,8 +143,9 @@ def test_every_input_has_another_one_in_its_place(kind: str, share: float) -> No
             assert ((value >= box.lower[:, None] - slack) & (value <= box.upper[:, None] + slack)).all(), node
 
 
-@pytest.mark.parametrize("share", [0.999, 1.001, 1.5, 20.0])
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "no eps"])
+@pytest.mark.parametrize(
+    ("kind", "share"), spread([k for k in KINDS if k != "no eps"], [0.999, 1.001, 1.5, 20.0], times=2)
+)
 def test_sets_that_get_as_far_as_the_length_at_rest(kind: str, share: float) -> None:
     """Any direction may be there then, the opposite one too; no margin leaves its bounds, and some are known."""
     prepared = KINDS[kind]()
@@ -167,8 +168,7 @@ def test_without_an_eps_nothing_is_said_of_sets_that_reach_zero() -> None:
     assert not torch.isfinite(found.lower).any()
 
 
-@pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("method", ["forward", "backward", "backward-forward"])
+@pytest.mark.parametrize(("method", "joint"), spread(["forward", "backward", "backward-forward"], [False, True]))
 def test_pieces_joint_balls_and_single_precision(method: Any, joint: bool) -> None:
     dtype, layers = (torch.float32 if joint else torch.float64), 1 if method == "forward" else 2
     prepared = prepare(random_model(layer_norm="standard", layers=layers, seed=3), IDS, dtype=dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 from enclosure import enclosed
 from kinds import asked
+from spread import spread
 
 
 def moves(piece: Ball, count: int, seed: int = 0) -> Tensor:
@@ -116,8 +118,10 @@ def beyond(problem: Problem, factor: float) -> Tensor:
     return eps
 
 
-@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
-@pytest.mark.parametrize("kind", ["random 1", "random 2", "pre, one layer, read inside", "products"])
+@pytest.mark.parametrize(
+    ("kind", "p"),
+    spread(("random 1", "random 2", "pre, one layer, read inside", "products"), (1.0, 2.0, math.inf)),
+)
 def test_pieces_cover_the_ball_and_each_is_bounded(kind: str, p: float) -> None:
     problem = asked(kind, p, "backward", "tight")
     eps = beyond(problem, 1.25)
@@ -160,8 +164,7 @@ def test_halves_share_the_number_at_which_they_are_cut() -> None:
         assert inner == {float(x) for x in piece.high[own].flatten() if math.isfinite(x)}
 
 
-@pytest.mark.parametrize("norm", [1, 2, math.inf])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("norm", "layers"), spread([1, 2, math.inf], [1, 2]))
 def test_splits_only_ever_gain_and_stay_below_the_attack(norm: float, layers: int) -> None:
     model = random_model(layers=layers, scale=0.35, seed=3)
     plain = cf.radius(model, IDS, norm=norm, method="backward")
@@ -172,8 +175,7 @@ def test_splits_only_ever_gain_and_stay_below_the_attack(norm: float, layers: in
     assert sum(pieces.radii) > sum(plain.radii)
 
 
-@pytest.mark.parametrize("method", ["forward", "backward-forward"])
-@pytest.mark.parametrize("relaxation", ["paper", "tight"])
+@pytest.mark.parametrize(("method", "relaxation"), spread(["forward", "backward-forward"], ["paper", "tight"]))
 def test_every_other_method_splits(method: Any, relaxation: Any) -> None:
     model = random_model(layers=1, scale=0.35, seed=3, layer_norm="standard")
     plain = cf.radius(model, IDS, words=2, method=method, relaxation=relaxation)
@@ -237,13 +239,19 @@ def test_what_is_affine_needs_no_cutting() -> None:
     assert cf.certify(cf.Model(module), x, eps=100.0, positions=[1], splits=2).status == "refuted"
 
 
-def test_an_instance_may_be_asked_twice() -> None:
+@cache
+def pieces() -> Split:
+    """Three of each ball of a model."""
     problem = asked("pre", 2.0, "backward", "tight", torch.float64)
-    found = split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
+    return split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
 
-    def fresh() -> Problem:
-        return replace(found, proved={}, drafted={})
 
+def fresh() -> Split:
+    """The same, of which nothing is known yet."""
+    return replace(pieces(), proved={}, drafted={})
+
+
+def test_an_instance_may_be_asked_twice() -> None:
     eps = torch.tensor([0.1, 0.2], dtype=torch.float64)
     both = fresh().margins(eps, [0, 0]).lower
     for k in (0, 1):
@@ -251,9 +259,8 @@ def test_an_instance_may_be_asked_twice() -> None:
 
 
 def test_what_is_proved_of_a_piece_is_not_bounded_again_within_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = asked("pre", 2.0, "backward", "tight", torch.float64)
-    found = split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
-    eps = torch.full((len(problem),), 1e-3, dtype=torch.float64)
+    found = fresh()
+    eps = torch.full((len(found),), 1e-3, dtype=torch.float64)
     larger = found.margins(eps)
     assert (larger.least > 0).all()
     monkeypatch.setattr(Problem, "_bounded", None)  # whatever is asked now is known
@@ -266,9 +273,8 @@ def test_what_is_proved_of_a_piece_is_not_bounded_again_within_less(monkeypatch:
 
 
 def test_a_failure_is_never_taken_for_known() -> None:
-    problem = asked("pre", 2.0, "backward", "tight", torch.float64)
-    found = split(problem, torch.full((len(problem),), 0.5, dtype=torch.float64), 3)
-    far = torch.full((len(problem),), 1e3, dtype=torch.float64)
+    found = fresh()
+    far = torch.full((len(found),), 1e3, dtype=torch.float64)
     assert not (found.margins(far).least > 0).any()
     assert not found.proved
     assert not (found.margins(far).least > 0).any()
@@ -309,8 +315,8 @@ def test_every_node_of_every_piece_is_enclosed(kind: str, p: float) -> None:
         own = leaf.cuts.normal[0].flatten(1)
         used = own.any(dim=1)
         torch.testing.assert_close(own[used] @ own[used].T, torch.eye(int(used.sum()), dtype=own.dtype))
-    unified = divide(problem, eps, 5)
-    assert isinstance(unified, Split)
+    cuts = Cuts.joined([leaf.cuts for leaf in branching.leaves]).unified()
+    unified = Split.cut(problem, [leaf.owner for leaf in branching.leaves], cuts)
     assert unified.pieces.cuts is not None
     assert (unified.pieces.cuts.normal == unified.pieces.cuts.normal[:1]).all()
     assert enclosed(unified, eps, samples=20) > 0

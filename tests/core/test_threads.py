@@ -18,6 +18,7 @@ from certiformer import core
 from certiformer.core.problem import Problem
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
+from spread import spread
 
 ROUNDS = 4
 SETS = ((1,), (2, 3))
@@ -46,8 +47,9 @@ def bits(problem: Problem) -> tuple[list[float], list[float], tuple[str | None, 
     return found.lower.flatten().tolist(), found.upper.flatten().tolist(), found.reasons
 
 
-@pytest.mark.parametrize("method", ["ibp", "backward-forward", "backward"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("method", "dtype"), spread(["ibp", "backward-forward", "backward"], [torch.float64, torch.float32])
+)
 def test_threads_that_share_a_problem_or_not_find_the_same_bits(method: Any, dtype: torch.dtype) -> None:
     one, two = problem(1, method, dtype), problem(2, method, dtype)
     expected = {id(p): bits(p) for p in (one, two)}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
+from certiformer.core.engine import Engine
 from certiformer.core.interval import interval_boxes
 from certiformer.core.names import METHODS, RELAXATIONS
 from certiformer.core.ops.base import Box
@@ -76,20 +78,31 @@ def inside(ball: Ball, cloud: Tensor) -> Tensor:
 Lengths = dict[tuple[int, int, int], tuple[Tensor, Tensor]]  # (node, axis, which) -> a middle, and how far from it
 
 
+def answered(problem: Problem, ball: Ball) -> tuple[Box, list[str | None], Engine | None]:
+    """Margins, why there are none, and the engine that found them, if one did."""
+    plain, made = Problem.engine, list[Engine]()
+
+    def engine(self: Problem, *args: Any, **more: Any) -> Engine:
+        made.append(plain(self, *args, **more))
+        return made[-1]
+
+    with patch.object(Problem, "engine", engine):
+        found, reasons = problem.over(ball, list(range(len(problem))))
+    return found, reasons, made[-1] if made else None
+
+
 def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Lengths, Box, Tensor]:
     """The box of every node that varies, lengths where they are known, the margins, and which instances have any: as
     questions are answered."""
     lengths: Lengths = {}
-    chosen = list(range(len(problem)))
     graph = problem.compiled.graph
     with torch.no_grad():
-        answer, reasons = problem.over(ball, chosen)
+        answer, reasons, engine = answered(problem, ball)
         if problem.method == "ibp":
             found, _, _ = interval_boxes(graph, ball, graph.values(ball.centre))
             boxes = {n.index: found[n.index] for n in graph.nodes if n.perturbed}
         else:
-            engine = problem.engine(ball, problem.parameters, rounding=True)
-            engine.margins(problem.rows(chosen))
+            assert engine is not None
             boxes = {n.index: engine.box(n) for n in graph.nodes[1:] if n.perturbed}
             assert engine.reasons == reasons
             for (index, axis), reach in engine.around.items():

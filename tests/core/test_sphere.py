@@ -176,7 +176,7 @@ def test_pieces_joint_balls_and_single_precision(method: Any, joint: bool) -> No
     assert op_of(problem)
     eps = torch.tensor([0.2, 0.1, 0.4], dtype=dtype)
     assert enclosed(problem, eps, samples=40) > 40
-    cut = divide(problem, 2 * eps, 4)
+    cut = divide(problem, 2 * eps, 4 if layers == 1 else 2)
     assert isinstance(cut, Split)
     assert enclosed(cut, 2 * eps, samples=40) > 40
     if layers == 1:

@@ -34,13 +34,21 @@ class Little:
         monkeypatch.setattr(Engine, "margins", margins)
 
 
+OPTIONS: dict[str, Any] = {"positions": SETS, "max_memory": 1 << 28}
+
+
+@pytest.fixture(scope="module")
+def plain() -> cf.RadiusResult:
+    """With all the memory that there is."""
+    return cf.radius(random_model(), IDS, **OPTIONS)
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_out_of_memory_takes_less_and_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = random_model(layers=2)
-    options: dict[str, Any] = {"positions": SETS, "max_memory": 1 << 28}
-    plain = cf.radius(model, IDS, **options)
+def test_out_of_memory_takes_less_and_goes_on(
+    error: Exception, plain: cf.RadiusResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
     little = Little(monkeypatch, error, room=1 << 24)
-    found = cf.radius(model, IDS, **options)
+    found = cf.radius(random_model(), IDS, **OPTIONS)
     assert found.radii == pytest.approx(plain.radii, rel=1e-3)
     assert 0 < little.failed <= 2 * 4  # four halvings of the drafts and four of the proofs, not of every evaluation
 

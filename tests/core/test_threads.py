@@ -25,8 +25,8 @@ SETS = ((1,), (2, 3))
 EPS = torch.tensor([0.02, 0.01], dtype=torch.float64)
 
 
-def problem(seed: int, method: Any, dtype: torch.dtype = torch.float64, layers: int = 2) -> Problem:
-    prepared = prepare(random_model(layers=layers, layer_norm="standard", scale=0.3, seed=seed), IDS, dtype=dtype)
+def problem(seed: int, method: Any, dtype: torch.dtype = torch.float64) -> Problem:
+    prepared = prepare(random_model(layer_norm="standard", scale=0.3, seed=seed), IDS, dtype=dtype)
     return problem_of([(prepared, s) for s in SETS], p=2.0, method=method, relaxation="tight")
 
 
@@ -61,7 +61,7 @@ def test_threads_that_share_a_problem_or_not_find_the_same_bits(method: Any, dty
 
 
 def test_tuned_planes_and_a_proof_at_once() -> None:
-    asked = problem(3, "backward-forward", layers=1)
+    asked = problem(3, "backward-forward")
 
     def tuned() -> list[float]:
         values: list[float] = asked.tuned(EPS, steps=2).margins(EPS).lower.flatten().tolist()

@@ -28,7 +28,8 @@ class Box:
         low, high = numbers("Box(lower", lower), numbers("Box(upper", upper)
         if low.shape != high.shape and low.dim() and high.dim():
             try:
-                low, high = (end.clone() for end in torch.broadcast_tensors(low, high))
+                shape = (low + high).shape
+                low, high = low.expand(shape).clone(), high.expand(shape).clone()
             except RuntimeError:
                 told = f"Box(lower {list(low.shape)}, upper {list(high.shape)})"
                 raise InputError(f"{told}: expected the same shape, or one that repeats to the other") from None

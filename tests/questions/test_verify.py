@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import certiformer as cf
 from certiformer.core.names import Method
-from certiformer.core.problem import Margins
-from certiformer.questions import growing, refine
+from certiformer.core.problem import Margins, Problem
+from certiformer.questions import growing, parts, refine
 from certiformer.questions.inputs import prepare
 from certiformer.questions.regions import regions_of
 from conftest import IDS, random_model
@@ -426,3 +426,21 @@ def test_what_is_the_same_in_a_channel_is_said_once() -> None:
     ):
         with pytest.raises(cf.InputError, match="in the place of some"):
             cf.Box.around(PICTURE, **wrong)
+
+
+def test_optimising_begins_with_what_known_boxes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual planes follow from boxes that are proved: no evaluation is spent on them."""
+    model, told = cf.load(Vision(), shape=SHAPE, patch=2), []
+    tuned = Problem.tuned
+
+    def noted(self: Problem, *rest: Any, **more: Any) -> Problem:
+        told.append(set(self.parameters))
+        return tuned(self, *rest, **more)
+
+    monkeypatch.setattr(Problem, "tuned", noted)
+    monkeypatch.setattr(parts.Parting, "_steps", lambda self, seconds: 5)
+    monkeypatch.setattr("certiformer.core.problem.usual", lambda *rest: pytest.fail("an evaluation more"))
+    asked: dict[str, Any] = {"norm": "inf", "attack": False, "positions": [[0, 1, 2, 3]]}
+    assert cf.certify(model, PICTURE, eps=0.3, splits=64, timeout=1e4, **asked).status == "certified"
+    assert told
+    assert all(told)

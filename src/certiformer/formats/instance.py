@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..api import Certifier
 from ..core.deadline import OUT_OF_TIME, Deadline
+from ..errors import InputError
 from ..models.onnx import Network, Runtime, as_model, check_agreement, read_file
 from ..options import Options
 from ..properties import Property
@@ -49,7 +50,10 @@ class Instance:
         self.network = Network(self.file).eval()
         self.query.check_sizes(math.prod(self.file.shape), self.network.outputs, f"property {property}")
         self.runtime = Runtime(self.file)
-        boxes = [box(case) for case in self.query.cases[:COMPARED]]
+        try:
+            boxes, _ = [box(case) for case in self.query.cases[:COMPARED]], self.groups
+        except InputError as error:  # of numbers that are no floats
+            raise InputError(f"property {property}: {error}") from None
         self.difference = check_agreement(self.runtime, self.network, boxes)
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -109,10 +108,7 @@ def _terms(items: Sequence[Item], lookup: Lookup, line: int) -> list[Linear]:
         if isinstance(item, List):
             found.append(_calculated(item, lookup))
         elif isinstance(item, Word) and NUMBER.fullmatch(item.text):
-            value = Fraction(item.text)
-            if abs(value) > sys.float_info.max:
-                wrong(item.line, f"the number {item.text[:30]!r} is too large")
-            found.append(Linear({}, value))
+            found.append(Linear({}, Fraction(item.text)))
         elif isinstance(item, Word):
             k += isinstance(index, Index)
             name = lookup(item.text, index if isinstance(index, Index) else None, line)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Literal
 
-from ..numbers import at_least
 from .store import Record
 
 Verdict = Literal["certified", "refuted", "unknown", "wrong", "error"]
@@ -103,7 +102,7 @@ def verdict(row: Record, eps: float) -> Verdict:
     if row["status"] in ("wrong", "error"):
         return "wrong" if row["status"] == "wrong" else "error"
     certified, attacked = row.get("certified"), row.get("attacked")
-    if certified is not None and certified >= at_least(eps):
+    if certified is not None and certified >= eps:
         return "certified"
     return "refuted" if attacked is not None and attacked <= eps else "unknown"
 

@@ -48,6 +48,7 @@ ARROWS: dict[str, set[str]] = {
     "cli": {
         "app",
         "sweep",
+        "properties",
         "sets",
         "formats",
         "recipe",

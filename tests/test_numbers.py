@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from certiformer.errors import InputError
 from certiformer.norms import norm_name, norm_order
-from certiformer.numbers import asked, at_least, down, share, up, written
+from certiformer.numbers import as_proved, asked, at_least, down, share, up, written
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 RADII = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
@@ -104,3 +104,13 @@ def test_norms_are_read_as_they_are_written(typed, p):
 def test_other_norms_are_refused(typed):
     with pytest.raises(InputError, match="norm="):
         norm_order(typed)
+
+
+@given(st.floats(1e-300, 1e300))
+@example(0.3)
+@example(0.1)
+def test_a_proved_radius_is_one_that_may_be_compared_with_what_is_written(value):
+    found = as_proved(value)
+    assert Decimal(repr(found)) <= Decimal(value)
+    assert math.nextafter(value, 0.0) <= found <= value
+    assert found == value or Decimal(repr(value)) > Decimal(value)

@@ -26,8 +26,8 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def short(value: object, limit: int = 80) -> str:
-    """A value as it is restated in a message: written out, and cut where it is long."""
-    written = repr(value)
+    """A value as it is restated in a message: written out in one line, and cut where it is long."""
+    written = " ".join(repr(value).split())
     return written if len(written) <= limit else written[: limit - 3] + "..."
 
 

@@ -48,6 +48,12 @@ def at_least(number: str | float) -> float:
     return value
 
 
+def as_proved(value: float) -> float:
+    """The largest float that as it is written is not above a radius that is proved: so it may be compared with others
+    that were written."""
+    return value if value <= 0 or at_least(value) == value else math.nextafter(value, 0.0)
+
+
 def asked(text: str) -> float:
     """A number that was typed, as the float that is written like it; the next larger one where none is."""
     value = at_least(text)

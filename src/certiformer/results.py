@@ -124,10 +124,11 @@ class RadiusResult(Result):
     tolerance: float
     calls: float  # evaluations of the bounds, on average over the sets
     seconds: float
-    complete: bool  # False where the time was out: more may be provable
+    complete: bool  # False where time or memory was out: more may be provable
     arithmetic: Arithmetic = "real"  # what is proved: of the exact function, or of float32 evaluations
     certificates: tuple[str | None, ...] = ()  # the file of each set, where they were asked for
     unwritten: str | None = None  # why the file of a radius above 0 is missing, where one is
+    stopped: str | None = None  # what was out where it is not complete
 
     @property
     def smallest(self) -> tuple[tuple[int, ...], float]:

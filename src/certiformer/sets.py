@@ -26,8 +26,13 @@ class Box:
 
     def __init__(self, lower: Numbers, upper: Numbers) -> None:
         low, high = numbers("Box(lower", lower), numbers("Box(upper", upper)
-        if low.dim() and high.dim() and low.shape != high.shape:
-            raise InputError(f"Box(lower {list(low.shape)}, upper {list(high.shape)}): expected the same shape")
+        if low.shape != high.shape and low.dim() and high.dim():
+            try:
+                shape = (low + high).shape
+                low, high = low.expand(shape).clone(), high.expand(shape).clone()
+            except RuntimeError:
+                told = f"Box(lower {list(low.shape)}, upper {list(high.shape)})"
+                raise InputError(f"{told}: expected the same shape, or one that repeats to the other") from None
         for name, bound in (("lower", low), ("upper", high)):
             if not bool(torch.isfinite(bound).all()):
                 raise InputError(f"Box({name}={short(bound.flatten()[:4].tolist())}): expected finite numbers")
@@ -45,11 +50,12 @@ class Box:
         middle, far = numbers("Box.around(x", x), numbers("Box.around(eps", eps)
         if not bool(((far >= 0) & torch.isfinite(far)).all()):
             raise InputError(f"Box.around(eps={short(eps)}): expected finite numbers of 0 or more")
+        far = repeated("Box.around(eps", far, middle.shape)
         lower, upper = added(middle, -far, -math.inf), added(middle, far, math.inf)
         if least is not None:
-            lower = torch.maximum(lower, numbers("Box.around(least", least))
+            lower = torch.maximum(lower, repeated("Box.around(least", numbers("Box.around(least", least), lower.shape))
         if most is not None:
-            upper = torch.minimum(upper, numbers("Box.around(most", most))
+            upper = torch.minimum(upper, repeated("Box.around(most", numbers("Box.around(most", most), upper.shape))
         return Box(lower, upper)
 
     @property
@@ -130,6 +136,16 @@ def numbers(asked: str, value: Numbers) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise InputError(f"{asked}={short(value)}): expected numbers") from None
     return found.detach().clone().cpu()
+
+
+def repeated(asked: str, value: Tensor, shape: Sequence[int]) -> Tensor:
+    """Numbers for all of a shape: one for each, or one for all along an axis, such as the pixels of a channel."""
+    try:
+        return value.expand(tuple(shape))
+    except RuntimeError:
+        raise InputError(
+            f"{asked} of shape {list(value.shape)}): expected {list(shape)}, or 1 in the place of some of them"
+        ) from None
 
 
 def added(x: Tensor, y: Tensor, towards: float) -> Tensor:

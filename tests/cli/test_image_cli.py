@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 import torch
 from PIL import Image
 
+import certiformer as cf
 from certiformer.cli import main
 from certiformer.errors import InputError
-from certiformer.models.images import read_picture
+from certiformer.models.images import Scale, read_picture
 from certiformer.report.pictures import png, shown
 from onnxfiles import model, node, save
 
@@ -108,3 +113,72 @@ def test_a_png_is_what_it_shows(tmp_path: Path) -> None:
     pixels = shown(torch.tensor([[[0.0, 0.5], [1.0, 2.0]]]), 0.0, 1.0)
     (tmp_path / "a.png").write_bytes(png(pixels))
     assert numpy.asarray(Image.open(tmp_path / "a.png"))[:, :, 0].tolist() == [[0, 128], [255, 255]]
+
+
+def test_all_pixels_may_move_at_once(
+    tmp_path: Path, picture: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boxes are in pixels, before they are normalised, and clipped there; patches and norms choose other sets."""
+    network, page = vision(tmp_path / "m.onnx"), tmp_path / "page.html"
+    asked = ("image", network, picture, "--norm", "inf", "--mean", "0.5", "--std", "0.25", "--clip")
+    assert run(*asked, "--eps", "1/255") == 0
+    assert capsys.readouterr().out.startswith("certified: pixels move by 1/255 in linf, between 0 and 1")
+    assert run(*asked, "--eps", "1", "--json", "--out", page) == 1
+    found = json.loads(capsys.readouterr().out)
+    point = torch.tensor(found["counterexample"]["point"])
+    assert found["status"] == "refuted"
+    assert -2 <= float(point.min()) <= float(point.max()) <= 2  # (0 - 0.5) / 0.25 to (1 - 0.5) / 0.25
+    assert page.read_text().count("<img") == 3
+    seen: list[Any] = []
+    real = cf.Certifier.verify
+
+    def recorded(self: cf.Certifier, inputs: Any, **more: Any) -> Any:
+        seen.append((more["within"], more["property"]))
+        return real(self, inputs, **more)
+
+    monkeypatch.setattr(cf.Certifier, "verify", recorded)
+    assert run(*asked, "--eps", "0.001", "--positions", "0,1+2", "--property", "within=-99:99", "-q") == 0
+    (first, second), wanted = seen.pop()
+    assert (wanted.lower, wanted.upper) == (-99, 99)
+    assert [(box.upper > box.lower).sum().item() for box in (first, second)] == [4, 8]
+    assert run("image", network, picture, "--eps", "0.001", "--std", "0.25", "--property", "top-1") == 0
+    ((ball,), wanted) = seen.pop()
+    assert (ball.eps, ball.p, ball.positions, ball.joint, wanted) == (0.004, 2, "0+1+2+3", True, cf.TopK(1))
+
+
+def test_boxes_of_pixels_hold_what_pixels_may_become() -> None:
+    pixels = torch.tensor([[[0.0, 0.3], [1.0, 0.7]], [[0.1, 0.2], [0.4, 0.9]]], dtype=torch.float64)
+    scale, eps = Scale((0.1, 0.7), (0.3, 0.9)), Fraction(1, 255)
+    for clip, c, i, j in itertools.product((False, True), *3 * (range(2),)):
+        lower, upper = (float(end[c, i, j]) for end in scale.box(pixels, eps, clip=clip))
+        ends = [Fraction(float(pixels[c, i, j])) + side * eps for side in (-1, 1)]
+        ends = [min(max(e, Fraction(0)), Fraction(1)) for e in ends] if clip else ends
+        low, high = ((e - Fraction(scale.mean[c])) / Fraction(scale.std[c]) for e in ends)
+        assert Fraction(lower) <= low < Fraction(math.nextafter(lower, math.inf))
+        assert Fraction(math.nextafter(upper, -math.inf)) < high <= Fraction(upper)
+    with pytest.raises(InputError, match="channels differ"):
+        scale.radius(eps)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--clip",), "go with --eps"),
+        (("--eps", "x"), "expected a number such as"),
+        (("--eps", "1/0"), "expected a number such as"),
+        (("--eps", "-1"), "expected a number such as"),
+        (("--eps", "1e400"), "expected a number such as"),
+        (("--eps", "0.1", "--clip"), "a ball is not cut"),
+        (("--eps", "0.1", "--property", "top"), "expected label, top-K"),
+        (("--eps", "0.1", "--property", "within=1:2:3"), "expected label, top-K"),
+        (("--eps", "0.1", "--property", "never-7"), "expected a class from 0 to 1"),
+        (("--eps", "0.1", "--norm", "inf", "--positions", "9"), "out of range"),
+    ],
+)
+def test_wrong_questions_about_pixels_are_one_line(
+    flags: tuple[str, ...], said: str, tmp_path: Path, picture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("image", vision(tmp_path / "m.onnx"), picture, *flags) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1

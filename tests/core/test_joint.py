@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
+from certiformer.core import joint as together
 from certiformer.core import relaxation
 from certiformer.core.coefficients import Coefficients
 from certiformer.core.deadline import NEVER
@@ -195,3 +196,22 @@ def test_what_is_proved_of_an_instance_does_not_depend_on_those_beside_it() -> N
     assert torch.allclose(small.margins(eps).lower, alone.expand(12, -1), rtol=1e-9)
     without = replace(problem, style=replace(problem.style, joint=False)).margins(eps[:1], [0]).lower
     assert bool((alone > without + 1e-6).all())
+
+
+def test_rows_of_zeros_gain_nothing_and_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference of two scores reads three positions: margins are the same, of fewer rows."""
+    q = prepare(random_model(layers=2), IDS)
+    problem = problem_of([(q, (1,))], p=2.0, method="backward")
+    eps, rows = torch.tensor([0.02], dtype=torch.float64), list[int]()
+    worth = Meeting._worth
+
+    def noted(self: Meeting, a: Tensor, *rest: str | slice, **more: bool) -> Tensor:
+        rows.append(a.shape[-2])
+        return worth(self, a, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Meeting, "_worth", noted)
+    margins, fewer = problem.margins(eps).lower, sum(rows)
+    rows.clear()
+    monkeypatch.setattr(together, "_not_zero", lambda table: None)
+    assert torch.equal(problem.margins(eps).lower, margins)
+    assert fewer < 0.9 * sum(rows)

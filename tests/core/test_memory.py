@@ -77,5 +77,5 @@ def test_what_was_proved_is_the_answer_where_more_does_not_fit(monkeypatch: pyte
     monkeypatch.setattr("certiformer.core.problem.Problem.tuned", tuned)
     found = cf.radius(model, IDS, steps=2, splits=0)
     assert found.radii == plain.radii
-    assert not found.complete
+    assert (found.complete, found.stopped) == (False, "out of memory")
     assert cf.certify(model, IDS, eps=min(plain.radii) / 2, steps=2).status == "certified"

@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 
+from certiformer import cli
 from certiformer.cli import main
 from certiformer.errors import CertiformerError
 from certiformer.formats import FileAnswer, Instance, result_text
@@ -159,6 +160,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ("which", "content", "said"),
     [
         ("p.vnnlib", b"(assert", "never closed"),
+        (
+            "p.vnnlib",
+            (HEAD + BOX + "(assert (>= Y_0 1e999))").encode(),
+            "p.vnnlib: a number of size 1e999 is too large",
+        ),
         ("m.onnx", b"nonsense", "not an ONNX file"),
         ("p.vnnlib", gzip.compress(gzip.compress(b"", mtime=0), mtime=0), "a gzip archive inside"),
     ],
@@ -234,3 +240,35 @@ def test_no_sample_contradicts_what_is_proved(tmp_path: Path) -> None:
             verdicts.add((limit < reached, answer.verdict))
     assert {verdict for below_, verdict in verdicts if below_} == {"sat"}
     assert (False, "unsat") in verdicts
+
+
+def test_the_time_of_a_command_begins_with_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python needed before it came to us counts, and as much is kept for its end."""
+    asked: list[float] = []
+    real = Instance.answer
+
+    def answer(self: Instance, options: Options, **more: Any) -> Any:
+        asked.append(options.timeout or 0.0)
+        return real(self, options, **more)
+
+    monkeypatch.setattr(Instance, "answer", answer)
+    monkeypatch.setattr(cli, "_age", lambda: 400.0)
+    network, property = relu_network(tmp_path / "m.onnx"), tmp_path / "p.vnnlib"
+    property.write_text(HEAD + BOX + "(assert (>= Y_0 Y_1))")
+    call = ["verify", str(network), str(property), "--timeout", "1000", "--quiet"]
+    monkeypatch.setattr("sys.argv", ["certiformer", *call])
+    for arguments in (None, call):
+        with pytest.raises(SystemExit):
+            main(arguments)
+    assert 0 < asked[0] <= 200 < 900 < asked[1] <= 1000
+
+
+def test_a_process_knows_how_old_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cli._age()
+    assert 0 <= before <= cli._age()
+
+    def nothing(*args: Any, **more: Any) -> Any:
+        raise OSError
+
+    monkeypatch.setattr("builtins.open", nothing)
+    assert cli._age() == 0

@@ -115,7 +115,21 @@ def transposed_convolution(x: Tensor, given: Any) -> Tensor:
     return aten.convolution.default(x.mT, given.matrix(d, 2, 2), None, [1], [0], [1], True, [0], 1).mT
 
 
+@block
+def windows(x: Tensor, given: Any) -> Tensor:
+    size, step = [min(2, s) for s in x.shape[1:]], 1 + given.pick(2)
+    y = F.avg_pool2d(x, size, step) + F.max_pool2d(x, size, step)
+    z = F.avg_pool1d(x, size[1], step)[:, : y.shape[1]] - F.max_pool1d(x, size[1], step)[:, : y.shape[1]]
+    return y + z + F.adaptive_avg_pool2d(x, y.shape[1:]) + F.adaptive_avg_pool1d(x, y.shape[2])[:, : y.shape[1]]
+
+
 # ---- entries moved -------------------------------------------------------------------------------------------------
+
+
+@block
+def entries_put_in_place(x: Tensor, given: Any) -> Tensor:
+    y = torch.slice_scatter(x, x[:, ::2].tanh(), 1, 0, None, 2)
+    return torch.select_scatter(y, y[:, :, 0].relu(), 2, -1)
 
 
 @block

@@ -97,6 +97,35 @@ def _cut(x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int =
     return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
 
 
+def _put(x: Array, part: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
+    x, part = exact(x).copy(), exact(part)
+    x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)] = part
+    return x
+
+
+def _windows(x: Array, windows: Sequence[Sequence[tuple[int, int]]], of: Any) -> Array:
+    """Of the last axes what windows from some entry up to another come to, one axis after the other."""
+    for axis, own in enumerate(windows, x.ndim - len(windows)):
+        x = np.stack([of(x.take(range(*w), axis=axis), axis) for w in own], axis=axis)
+    return x
+
+
+def _mean(x: Array, axis: int) -> Array:
+    return x.sum(axis=axis) / mp.mpf(x.shape[axis])
+
+
+def _pooled(x: Array, sizes: Sequence[int], steps: Sequence[int] = (), *, of: Any) -> Array:
+    behind, steps = x.shape[-len(sizes) :], steps or sizes
+    own = [[(k, k + n) for k in range(0, w - n + 1, s)] for w, n, s in zip(behind, sizes, steps, strict=True)]
+    return _windows(x, own, of)
+
+
+def _adaptive(x: Array, sizes: Sequence[int]) -> Array:
+    behind = x.shape[-len(sizes) :]
+    own = [[(k * w // n, -(-(k + 1) * w // n)) for k in range(n)] for w, n in zip(behind, sizes, strict=True)]
+    return _windows(x, own, _mean)
+
+
 def _pad(x: Array, widths: Sequence[int], value: float = 0.0) -> Array:
     for k in range(len(widths) // 2):
         axis, (before, after) = x.ndim - 1 - k, widths[2 * k : 2 * k + 2]
@@ -259,6 +288,13 @@ CALLS |= {
     "gather": lambda x, dim, index, **_: np.take_along_axis(_shortened(x, index, dim), np.asarray(index), axis=dim),
     "index_select": lambda x, dim, index: x.take(np.asarray(index), axis=dim),
     "index": _index,
+    "slice_scatter": _put,
+    "select_scatter": lambda x, y, dim, i: _put(
+        x, np.expand_dims(exact(y), dim), dim, i % x.shape[dim], i % x.shape[dim] + 1
+    ),
+    **dict.fromkeys(("avg_pool1d", "avg_pool2d"), lambda *a: _pooled(*a, of=_mean)),
+    **dict.fromkeys(("max_pool1d", "max_pool2d"), lambda *a: _pooled(*a, of=np.max)),
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), _adaptive),
     "flip": lambda x, dims: np.flip(x, dims),
     "roll": lambda x, shifts, dims: np.roll(x, shifts, dims),
     "permute": lambda x, dims: x.transpose(dims),

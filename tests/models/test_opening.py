@@ -202,3 +202,37 @@ def test_a_folder_has_the_same_hashes_wherever_it_lies(tmp_path: Path) -> None:
         tokenizer().save_pretrained(tmp_path / name)
         found.append(cf.load(tmp_path / name).hashes())
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["Swin", "ResNet"])
+def test_pictures_that_are_pooled_have_bounds(name: str) -> None:
+    sizes: dict[str, Any] = {"num_channels": 1, "depths": [1], "num_labels": 3}
+    sizes |= {
+        "Swin": {"image_size": 8, "patch_size": 2, "embed_dim": 8, "num_heads": [2], "window_size": 2},
+        "ResNet": {"embedding_size": 4, "hidden_sizes": [4], "layer_type": "basic", "downsample_in_first_stage": True},
+    }[name]
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    whole = tiny.randomized(getattr(transformers, f"{name}ForImageClassification")(config)).eval()
+    picture = torch.rand(1, 8, 8)
+    if name == "Swin":
+        model = cf.load(whole)
+    else:
+        with pytest.raises(cf.ModelError, match="shape=") as error:
+            cf.load(whole)
+        one_line(error)
+        model = cf.load(Logits(whole), shape=(1, 8, 8))
+    found = cf.bounds(model, picture, within=cf.Ball(1e-6, "inf"), method="ibp")
+    assert bool((found.lower <= found.upper).all())
+    assert bool(torch.isfinite(found.lower).all())
+
+
+class Logits(nn.Module):
+    """What a Hugging Face model says of pictures."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.model(pixel_values=pictures).logits
+        return found

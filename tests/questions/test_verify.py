@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import certiformer as cf
 from certiformer.core.names import Method
-from certiformer.core.problem import Margins
-from certiformer.questions import refine
+from certiformer.core.problem import Margins, Problem
+from certiformer.questions import growing, parts, refine
 from certiformer.questions.inputs import prepare
 from certiformer.questions.regions import regions_of
 from conftest import IDS, random_model
@@ -74,10 +74,12 @@ NORMED = cf.load(Vision(layer_norm=True), shape=SHAPE)
 CERTIFIERS = {id(model): cf.Certifier(model) for model in (VISION, NORMED)}
 
 
-def verify(model: cf.Model, x: Tensor | None, *, within: Any, more: dict[str, Any], **asked: Any) -> cf.VerifyResult:
+def verify(
+    model: cf.Model, x: Any, *, within: Any, more: dict[str, Any] | None = None, **asked: Any
+) -> cf.VerifyResult:
     """`cf.verify` with some options, on graphs that were captured once."""
     certifier = copy.copy(CERTIFIERS[id(model)])
-    certifier.options = dataclasses.replace(certifier.options, **more)
+    certifier.options = dataclasses.replace(certifier.options, **(more or {}))
     return certifier.verify(x, within=within, **asked)
 
 
@@ -243,7 +245,7 @@ def test_timeouts_and_bad_calls_end_in_one_line() -> None:
         (lambda: cf.Box([0.0, 2.0], [1.0, 1.0]), "entry 1"),
         (lambda: cf.Box(0.0, math.inf), "finite"),
         (lambda: cf.Box(math.nan, 1.0), "finite"),
-        (lambda: cf.Box([0.0], [1.0, 2.0]), "same shape"),
+        (lambda: cf.Box([0.0, 0.0, 0.0], [1.0, 2.0]), "same shape"),
         (lambda: cf.Box.around(PICTURE, -1.0), "0 or more"),
         (lambda: cf.Ball(math.inf), "finite"),
         (lambda: cf.Ball(1.0, where=torch.ones(3)), "true or false"),
@@ -369,3 +371,76 @@ def test_certify_cuts_across_entries_where_all_patches_move(monkeypatch: pytest.
     found = cf.certify(model, PICTURE, eps=0.3, positions=every, splits=64, timeout=1e4, **asked)
     assert used == [4]
     assert (found.status, plain.margin < 0 < found.margin) == ("certified", True)
+
+
+def test_a_radius_is_cut_across_entries_where_all_patches_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a given time, where `certify` does it too; and no radius is reported that was not proved."""
+    model, used = cf.load(Vision(), shape=SHAPE, patch=2), []
+    every: dict[str, Any] = {"norm": "inf", "positions": [[0, 1, 2, 3]], "tolerance": 0.09}
+    plain = cf.radius(model, PICTURE, splits=0, **every).radii[0]
+
+    def tried(problem: Any, eps: Any, options: Any, **more: Any) -> Any:
+        used.append((float(eps[0]), more["by_entries"]))
+        return refine.margins_within(problem, eps, options, **more)
+
+    monkeypatch.setattr(growing, "margins_within", tried)
+    monkeypatch.setattr(growing, "MORE", 0.5)  # one step is all
+    grown = cf.radius(model, PICTURE, timeout=1e4, **every).radii[0]
+    assert [by for _, by in used] == [True]
+    assert grown == used[0][0] > plain
+    used.clear()
+    cf.radius(model, PICTURE, splits=2, **every)  # in any time
+    cf.radius(model, PICTURE, timeout=1e4, splits=2, **{**every, "positions": [[0]]})  # where one patch moves
+    assert used == []
+
+
+def test_numbers_of_other_kinds_are_inputs_too() -> None:
+    box = cf.Box.around(PICTURE, 0.01)
+    wanted = verify(VISION, PICTURE, within=box).margins
+    for numbers in (PICTURE.numpy(), PICTURE.tolist()):
+        assert verify(VISION, numbers, within=box).margins == wanted
+    with pytest.raises(cf.InputError, match="as many in each row") as error:
+        verify(VISION, [[1.0], [1.0, 2.0]], within=box)
+    assert "\n" not in str(error.value)
+    with pytest.raises(cf.InputError) as error:
+        cf.radius("sst-1", {"a": torch.rand(2, 60)})
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_the_same_in_a_channel_is_said_once() -> None:
+    channels, height, width = SHAPE
+    least = torch.linspace(-2, -1, channels, dtype=torch.float64)[:, None, None]
+    half = torch.linspace(0.01, 0.02, channels, dtype=torch.float64)[:, None, None]
+    whole = cf.Box.around(PICTURE, half.expand(SHAPE), least=least.expand(SHAPE))
+    found = verify(VISION, PICTURE, within=cf.Box.around(PICTURE, half, least=least))
+    assert found.margins == verify(VISION, PICTURE, within=whole).margins
+    box = cf.Box(least, least + half)
+    full = cf.Box(box.lower.expand(SHAPE), box.upper.expand(SHAPE))
+    assert verify(VISION, None, within=box).margins == verify(VISION, None, within=full).margins
+    first = torch.arange(channels)[:, None, None] == 0
+    ball = verify(VISION, PICTURE, within=cf.Ball(0.02, where=first))
+    assert ball.margins == verify(VISION, PICTURE, within=cf.Ball(0.02, where=first.expand(SHAPE))).margins
+    for wrong in (
+        {"eps": torch.ones(channels + 1, 1, 1)},
+        {"eps": 0.1, "most": torch.ones(channels, height + 1, width)},
+    ):
+        with pytest.raises(cf.InputError, match="in the place of some"):
+            cf.Box.around(PICTURE, **wrong)
+
+
+def test_optimising_begins_with_what_known_boxes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual planes follow from boxes that are proved: no evaluation is spent on them."""
+    model, told = cf.load(Vision(), shape=SHAPE, patch=2), []
+    tuned = Problem.tuned
+
+    def noted(self: Problem, *rest: Any, **more: Any) -> Problem:
+        told.append(set(self.parameters))
+        return tuned(self, *rest, **more)
+
+    monkeypatch.setattr(Problem, "tuned", noted)
+    monkeypatch.setattr(parts.Parting, "_steps", lambda self, seconds: 5)
+    monkeypatch.setattr("certiformer.core.problem.usual", lambda *rest: pytest.fail("an evaluation more"))
+    asked: dict[str, Any] = {"norm": "inf", "attack": False, "positions": [[0, 1, 2, 3]]}
+    assert cf.certify(model, PICTURE, eps=0.3, splits=64, timeout=1e4, **asked).status == "certified"
+    assert told
+    assert all(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from certiformer.options import Options
 from certiformer.sweep import decide as deciding
 from certiformer.sweep import worker
 from certiformer.sweep.decide import Asked, Decided, stages
+from certiformer.sweep.figures import verdict
 from certiformer.sweep.options import SweepQuestion
 from certiformer.sweep.worker import Batch, Case, Item, Job, Worker
 
@@ -163,3 +165,12 @@ def test_no_bit_depends_on_what_was_asked_before():
     margins("an uneven but likeable film about two old friends")
     certifier.workspace.forget()
     assert margins(text) == first
+
+
+def test_a_searched_radius_is_no_certificate_at_a_number_that_is_written_a_little_larger(monkeypatch):
+    """The float 0.3 is less than 0.3: what is proved up to it says nothing of 0.3."""
+    one = Decided(None, [(0,)], [None], [None])  # type: ignore[arg-type]
+    monkeypatch.setattr(deciding, "search_radii", lambda *rest: [SimpleNamespace(radii=(0.3,))])
+    deciding._searched(None, [one], ["text"], SimpleNamespace(plain=None, options=None))
+    row = {"status": "decided", "certified": one.certified[0], "attacked": None}
+    assert [verdict(row, eps) for eps in (0.29, 0.3)] == ["certified", "unknown"]

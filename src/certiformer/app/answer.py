@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..api import Certifier
-from ..core.deadline import Deadline
+from ..core.deadline import OUT_OF_TIME, Deadline
 from ..errors import InputError
 from ..norms import norm_name, norm_order
 from ..options import AttackQuestion, Options, Question, settings
@@ -189,7 +189,7 @@ class Answer:
             hashes=model.hashes(),
             seconds=time.monotonic() - self.began,
             complete=whole,
-            stopped=None if whole else why or "out of time",
+            stopped=None if whole else why or next((r.stopped for r in found.runs if r.stopped), OUT_OF_TIME),
         )
         files = {"report.html": html(made).encode(), "report.json": to_json(made).encode()}
         self.tell("end", state="done" if why is None else "stopped", message=why, seconds=made.seconds, files=files)
@@ -215,4 +215,5 @@ def joined(run: Run, more: Run) -> Run:
         substitute_seconds=total("substitute_seconds"),
         error=run.error or more.error,
         complete=run.complete and more.complete,
+        stopped=run.stopped or more.stopped,
     )

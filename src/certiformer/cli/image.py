@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as encoder
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,16 @@ from ..errors import InputError
 from ..named import check_name
 from ..norms import norm_name
 from ..numbers import down, up
-from ..options import AttackQuestion, Beside, Options, Question, RadiusCall
+from ..options import AttackQuestion, Beside, Options, Question, RadiusCall, VerifyQuestion
 from .flags import Given, command, one_argument
 from .options import Quiet
+from .pixels import Answer, Moved, moved
 from .terminal import console, say
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..api import Certifier
     from ..report.pictures import Patches
 
 SHADES = " .:-=+*#%@"
@@ -42,39 +45,61 @@ MODEL = one_argument("model", "An ONNX file, a folder, or hf:NAME, of a model th
 PICTURE = one_argument("picture", "A .npy array as the model reads it, or a .png, .jpg, ...")
 
 
-@command(Drawn, RadiusCall, Beside, AttackQuestion, argument=(MODEL, PICTURE), without=("words",))
+@command(Drawn, Moved, RadiusCall, Beside, AttackQuestion, argument=(MODEL, PICTURE), without=("words",))
 def image(given: Given) -> int:
     """How far may each patch of a picture move? Certified and attacked radii, as a map beside the picture.
+
+    With --eps: does what the model says hold wherever pixels move by that much? Exit code 0: proved; 1: it is not.
 
     Example: [bold]certiformer image vit.onnx digit.png --norm inf --out page.html[/bold]
     """
     target = given(Drawn)
     if target.out is not None and (target.out.suffix != ".html" or not target.out.parent.is_dir()):
         raise InputError(f"--out {target.out}: expected a name that ends in .html, in a folder that is there")
-    question, attacking = given(Question), given(AttackQuestion)
+    question, attacking, eps = given(Question), given(AttackQuestion), given(Moved).eps
+    if eps is None and given.said & {"clip", "property"}:
+        raise InputError("--clip and --property: they go with --eps")
     check_name(given.values["model"])
     from ..api import Certifier
     from ..models import load
     from ..models.device import pick_device
     from ..models.folder import write_bytes
-    from ..models.images import read_picture
-    from ..report.pictures import measure_patches, patches_page
+    from ..models.images import Scale, read_pixels
 
-    picture = read_picture(given.values["picture"], mean=_numbers("mean", target.mean), std=_numbers("std", target.std))
+    scale = Scale(_numbers("mean", target.mean), _numbers("std", target.std))
+    pixels = read_pixels(given.values["picture"])
+    picture = scale.read(pixels)
     certifier = Certifier(load(given.values["model"]), given(Options), device=str(pick_device(given.device)))
-    found = measure_patches(certifier, picture, question, attacking if given(Beside).attack else None)
-    if target.json:
-        typer.echo(encoder.dumps({"model": certifier.model.name, **found.to_dict()}))
-    elif target.quiet:
-        for k, (proved, reached) in enumerate(zip(found.certified, found.attacked, strict=True)):
-            typer.echo(f"{k}\t{proved!r}\t{'' if reached is None else repr(reached)}")
+    if eps is None:
+        answer = _radii(certifier, picture, question, attacking if given(Beside).attack else None)
     else:
-        _show(found)
+        answer = moved(certifier, pixels, scale, given(Moved), given(VerifyQuestion), question)
+    if target.json:
+        typer.echo(encoder.dumps({"model": certifier.model.name, **answer.plain}))
+    elif target.quiet:
+        typer.echo("\n".join(answer.lines))
+    else:
+        answer.show()
     if target.out is not None:
-        write_bytes(target.out, patches_page(found, certifier.model.name).encode())
+        write_bytes(target.out, answer.page().encode())
         if not target.quiet:
             say(f"written: {target.out}")
-    return 0
+    return answer.code
+
+
+def _radii(certifier: Certifier, picture: Tensor, question: Question, attack: AttackQuestion | None) -> Answer:
+    """How far each patch may move."""
+    from ..report.pictures import measure_patches, patches_page
+
+    found = measure_patches(certifier, picture, question, attack)
+    pairs = enumerate(zip(found.certified, found.attacked, strict=True))
+    return Answer(
+        plain=found.to_dict(),
+        lines=[f"{k}\t{proved!r}\t{'' if reached is None else repr(reached)}" for k, (proved, reached) in pairs],
+        show=partial(_show, found),
+        page=partial(patches_page, found, certifier.model.name),
+        code=0,
+    )
 
 
 def _numbers(name: str, given: str | None) -> tuple[float, ...]:

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.deadline import OUT_OF_TIME
 from ..errors import CertiformerError
 from .limits import Clock
 from .progress import Bar, Fraction, progress_bar
 from .reading import Item
 from .resuming import earlier
 from .terminal import say
-from .writing import OUT_OF_TIME, write
+from .writing import write
 
 if TYPE_CHECKING:
     from ..api import Certifier
@@ -94,8 +95,9 @@ class Job:
                         write(self._document(began, complete=False), self.out)
         except KeyboardInterrupt:
             complete = False
-        if any(not run.complete for sentence in self.found.values() for run in sentence.runs):
-            complete, self.stopped = False, OUT_OF_TIME
+        ended = [run.stopped or OUT_OF_TIME for s in self.found.values() for run in s.runs if not run.complete]
+        if ended:
+            complete, self.stopped = False, ", ".join(sorted(set(ended)))
         return self._document(began, complete=complete)
 
     def _handled(self) -> int:

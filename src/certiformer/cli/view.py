@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..colours import LIGHT
+from ..core.deadline import OUT_OF_TIME
 from ..numbers import down, up
 from ..report.scale import levels
 from ..report.wording import summary
@@ -86,7 +87,7 @@ def _run(sentence: Sentence, run: Run, output: Console) -> Group:
     parts.append(shown(told[:1].upper() + told[1:] + "."))
     if run.method is not None:
         seconds = "" if run.seconds is None else f", {run.seconds:.1f} s"
-        ended = "" if run.complete else ", out of time: more may be provable"
+        ended = "" if run.complete else f", {run.stopped or OUT_OF_TIME}: more may be provable"
         parts.append(Text(f"{run.norm}, {run.method}, {run.relaxation} relaxation{seconds}{ended}", style="dim"))
     return Group(*parts)
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..report import Document
     from .options import Target
 
-OUT_OF_TIME = "out of time"
-
 
 def check_out(out: Path | None) -> None:
     """Refuse a file that could not be written, before the work rather than after it."""

@@ -12,6 +12,7 @@ from ..errors import out_of_memory
 
 log = logging.getLogger(__name__)
 
+OUT_OF_TIME, OUT_OF_MEMORY = "out of time", "out of memory"
 SHARE, LEAST = 0.02, 0.5  # of a time, and seconds, that are kept for what comes after
 
 
@@ -20,15 +21,18 @@ class OutOfTime(Exception):
 
 
 @contextmanager
-def while_there_is_room() -> Iterator[None]:
-    """For what makes better what is proved already: that is the answer where time or memory is out."""
+def while_there_is_room() -> Iterator[list[str]]:
+    """For what makes better what is proved already: that is the answer where time or memory is out. What was out is
+    put into the list."""
+    ended: list[str] = []
     try:
-        yield
+        yield ended
     except OutOfTime:
-        pass
+        ended.append(OUT_OF_TIME)
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
+        ended.append(OUT_OF_MEMORY)
         log.warning("out of memory: what was proved before is the answer")
 
 

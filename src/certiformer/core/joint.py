@@ -214,6 +214,8 @@ class Meeting:
         a = (a * _sides(a)).permute(1, *range(lead, a.dim() - 2), 0, *range(2, lead), -2, -1)
         rows = a.shape[1 + len(self.batch) : -1]  # behind the axes that operands have too: products take it as it lies
         table = a.contiguous().flatten(1 + len(self.batch), -2)  # [instance, *batch, rows of all kinds, j]
+        count, some = table.shape[-2], _not_zero(table)
+        table = table if some is None else table.index_select(-2, some)
         few = by_products(n, total)
         each = 2 * n + (products_of_two(n) + HELD * 2 * total if few else HELD * total * n)
         wide = max(table.shape[0], self.joint.turn.shape[0]) * math.prod(table.shape[1:-2])
@@ -221,6 +223,9 @@ class Meeting:
         axes = self.batch + SIDE + self.j
         parts = [self._worth(part, axes, slice(None), few=few) for part in torch.split(table, step, dim=-2)]
         worth = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+        if some is not None:
+            none = worth.new_zeros((*worth.shape[:-2], count, total))
+            worth = none.index_copy(none.dim() - 2, some, worth)
         return worth.reshape(*worth.shape[: 1 + len(self.batch)], *rows, total)
 
     def _by_shares(self, shares: tuple[Tensor, ...], room: int) -> Tensor:
@@ -273,6 +278,15 @@ class Meeting:
                 worth = worth - lost.reshape(*lost.shape[:-1], *(1,) * (worth.dim() - lost.dim()), lost.shape[-1])
             worth = torch.sub(worth, root_of(square), alpha=1 + (gamma(square, SLACK) if joint.terms else 0))
         return worth
+
+
+def _not_zero(table: Tensor) -> Tensor | None:
+    """The rows `[.., rows, j]` in which anything is not 0, or None for all: of a difference of two scores most belong
+    to positions that it does not read, and gain nothing. On a GPU, which would have to wait, all are kept."""
+    if table.is_cuda or table.is_meta:
+        return None
+    rows = (table != 0).any(dim=-1).reshape(-1, table.shape[-2]).any(dim=0)
+    return None if bool(rows.all()) else rows.nonzero()[:, 0]
 
 
 def products_of_two(n: int) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from ..api import Certifier
-from ..core.deadline import Deadline
+from ..core.deadline import OUT_OF_TIME, Deadline
+from ..errors import InputError
 from ..models.onnx import Network, Runtime, as_model, check_agreement, read_file
 from ..options import Options
 from ..properties import Property
@@ -49,7 +50,10 @@ class Instance:
         self.network = Network(self.file).eval()
         self.query.check_sizes(math.prod(self.file.shape), self.network.outputs, f"property {property}")
         self.runtime = Runtime(self.file)
-        boxes = [box(case) for case in self.query.cases[:COMPARED]]
+        try:
+            boxes, _ = [box(case) for case in self.query.cases[:COMPARED]], self.groups
+        except InputError as error:  # of numbers that are no floats
+            raise InputError(f"property {property}: {error}") from None
         self.difference = check_agreement(self.runtime, self.network, boxes)
 
     @cached_property
@@ -87,7 +91,7 @@ class Instance:
                 break
         verdict: Verdict = "sat" if search.witness is not None else "unsat" if not search.open else "unknown"
         return FileAnswer(
-            verdict="timeout" if verdict == "unknown" and clock.passed else verdict,
+            verdict="timeout" if verdict == "unknown" and (clock.passed or search.reason == OUT_OF_TIME) else verdict,
             witness=search.witness,
             cases=len(self.query.cases),
             margins=tuple(search.margins.get(k) for k in range(len(self.query.cases))),
@@ -123,7 +127,7 @@ class Search:
             left = [k for k in range(len(group.boxes)) if (g, k) in self.open]
             while left and self.witness is None:
                 if self.deadline.passed:
-                    self.reason = "out of time"
+                    self.reason = OUT_OF_TIME
                     return
                 found = self._ask(group, left, options, attack)
                 self._note(g, left, found)

@@ -75,7 +75,10 @@ def _image_model(model: nn.Module, config: Any, *, labels: tuple[str, ...], name
         raise ModelError(f"{type(model).__name__} takes videos, not pictures: give cf.load a module on embeddings")
     size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
     if size is None or patch is None:
-        raise ModelError(f"{type(model).__name__} does not say image_size and patch_size: wrap it on patches yourself")
+        raise ModelError(
+            f"{type(model).__name__} does not say image_size and patch_size: give cf.load a module from pictures to "
+            "logits, with shape=(channels, height, width)"
+        )
     height, width = (size, size) if isinstance(size, int) else size
     pair = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
     channels = int(getattr(config, "num_channels", 3))

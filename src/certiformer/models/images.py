@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy
@@ -15,8 +18,47 @@ MOST = 1 << 26  # bytes of a file
 ENTRIES = 1 << 24
 
 
+@dataclass(frozen=True)
+class Scale:
+    """What a model reads of pixels: `(x - mean) / std`, one number for all channels or one for each."""
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def read(self, pixels: Tensor) -> Tensor:
+        """A picture `[channels, height, width]` as a model reads it."""
+        return (pixels - _channels("mean", self.mean, pixels, 0.0)) / _channels("std", self.std, pixels, 1.0)
+
+    def box(self, pixels: Tensor, eps: Fraction, *, clip: bool) -> tuple[Tensor, Tensor]:
+        """The least and the greatest numbers that a model reads where no pixel moves by more than `eps`, those that are
+        clipped between 0 and 1: rounded outward."""
+        mean, std = (
+            _channels(name, own, pixels, usual).expand_as(pixels).flatten().tolist()
+            for name, own, usual in (("mean", self.mean, 0.0), ("std", self.std, 1.0))
+        )
+        lower, upper = [], []
+        for x, m, s in zip(pixels.flatten().tolist(), mean, std, strict=True):
+            low, high = Fraction(x) - eps, Fraction(x) + eps
+            low, high = (max(low, Fraction(0)), min(high, Fraction(1))) if clip else (low, high)
+            lower.append(_towards((low - Fraction(m)) / Fraction(s), -math.inf))
+            upper.append(_towards((high - Fraction(m)) / Fraction(s), math.inf))
+        ends = (torch.tensor(end, dtype=torch.float64).reshape(pixels.shape) for end in (lower, upper))
+        return next(ends), next(ends)
+
+    def radius(self, eps: Fraction) -> float:
+        """How far `eps` is where the model reads it, if it is as far in every channel; rounded up."""
+        if len(set(self.std)) > 1:
+            raise InputError(f"std={list(self.std)}: a ball of pixels is none where channels differ")
+        return _towards(eps / Fraction(*(self.std[:1] or (1.0,))), math.inf)
+
+
 def read_picture(path: str | os.PathLike[str], *, mean: tuple[float, ...] = (), std: tuple[float, ...] = ()) -> Tensor:
     """A picture `[channels, height, width]`: .npy as it is stored, others from 0 to 1, then `(x - mean) / std`."""
+    return Scale(mean, std).read(read_pixels(path))
+
+
+def read_pixels(path: str | os.PathLike[str]) -> Tensor:
+    """A picture `[channels, height, width]`: .npy as it is stored, others from 0 to 1."""
     name = Path(path)
     try:
         if name.stat().st_size > MOST:
@@ -31,7 +73,14 @@ def read_picture(path: str | os.PathLike[str], *, mean: tuple[float, ...] = (), 
         raise InputError(
             f"picture {path}: expected finite numbers [channels, height, width], found {list(found.shape)}"
         )
-    return (found - _channels("mean", mean, found, 0.0)) / _channels("std", std, found, 1.0)
+    return found
+
+
+def _towards(value: Fraction, end: float) -> float:
+    """A number as a float: itself, or the next one towards an end."""
+    found = float(value)
+    wrong = Fraction(found) < value if end > 0 else Fraction(found) > value
+    return math.nextafter(found, end) if wrong else found
 
 
 def _channels(name: str, values: tuple[float, ...], picture: Tensor, default: float) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import InputError, short, title
 from .faithful import run
 from .model import Model
-from .reading import Inputs, checked, label_name, logits_at, margins, read
+from .reading import Inputs, as_tensor, checked, label_name, logits_at, margins, read
 from .wrapped import FromEmbeddings
 
 
@@ -44,6 +44,7 @@ def predict(model: Model, inputs: Inputs | Sequence[Inputs]) -> Prediction | tup
 
 
 def _one(model: Model, inputs: Inputs) -> Prediction:
+    inputs = as_tensor(model, inputs)
     _, arguments, embeddings = read(model, inputs, dtype=torch.float64)
     module = model.module
     if isinstance(module, FromEmbeddings) and arguments:

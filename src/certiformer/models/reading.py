@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,6 +56,19 @@ def read(model: Model, inputs: Inputs, *, dtype: torch.dtype) -> tuple[Encoding,
     arguments = {"input_ids": torch.tensor([encoding.ids], device=where)}
     arguments |= {name: torch.tensor([value], device=where) for name, value in encoding.arguments}
     return encoding, arguments, embed_ids(model, arguments["input_ids"], dtype=dtype)
+
+
+def as_tensor(model: Model, inputs: Any) -> Any:
+    """An array of NumPy or the like as a tensor; of a model that takes tensors of a shape, nested lists of numbers too.
+    Texts, tensors and ids stay what they are."""
+    shaped = model.shape is not None or model.read is not None
+    listed = shaped and isinstance(inputs, Sequence)
+    if isinstance(inputs, (str, Tensor)) or not (listed or hasattr(inputs, "__array__")):
+        return inputs
+    try:
+        return torch.as_tensor(inputs, dtype=torch.float64 if listed else None)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise InputError(f"inputs={short(inputs)}: expected numbers, as many in each row") from None
 
 
 def as_given(model: Model, inputs: Tensor) -> Tensor:

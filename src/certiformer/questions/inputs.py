@@ -16,9 +16,9 @@ from ..errors import InputError, ModelError
 from ..models.faithful import faithful
 from ..models.model import Encoding, Model
 from ..models.reading import Inputs as Inputs
+from ..models.reading import as_tensor, logits_at, read
 from ..models.reading import embed_ids as embed_ids
 from ..models.reading import label_name as label_name
-from ..models.reading import logits_at, read
 from ..models.reading import margins as margins
 from ..options import Device, Options, Precision
 from .workspace import Workspace, precision
@@ -143,6 +143,7 @@ def prepare(
     """
     workspace = model if isinstance(model, Workspace) else Workspace(model)
     model = workspace.on(dtype=dtype, device=device).model
+    inputs = as_tensor(model, inputs)
     given = isinstance(inputs, Tensor) and inputs.is_floating_point()
     encoding, arguments, embeddings = read(model, inputs, dtype=precision(dtype))
     if not torch.isfinite(embeddings).all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -47,7 +47,7 @@ class Parting:
             steps = min(most, self._steps(soon.left))
             if not left or steps < FEW:
                 break
-            better = self.problem.tuned(self.eps, steps=steps, until=soon, until_proved=True)
+            better = self._begun(tree).tuned(self.eps, steps=steps, until=soon, until_proved=True)
             found = tree.found().better(better.margins(self.eps))
             tree = Tree(better, self.eps, found, left)
             tree.begin()
@@ -59,6 +59,14 @@ class Parting:
         pieces = self.options.most_splits
         while tree.leaves and (len(tree.leaves) < pieces or self.problem.deadline.limited) and tree.cut():
             yield tree.found()
+
+    def _begun(self, tree: Tree) -> Problem:
+        """The problem with the planes that it has by default, which known boxes tell without an evaluation."""
+        begun = None if self.problem.parameters else tree.first.get(0)
+        if begun is None:
+            return self.problem
+        like = self.problem.centre
+        return replace(self.problem, parameters={k: tuple(p.to(like) for p in own) for k, own in begun.items()})
 
     def _steps(self, seconds: float) -> int:
         """How many steps of optimising everything fit into a time, if what they keep fits into memory."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core.branch import cuttable
-from ..core.deadline import Deadline, OutOfTime, while_there_is_room
+from ..core.deadline import OUT_OF_TIME, Deadline, OutOfTime, while_there_is_room
 from ..core.part import Known
 from ..core.problem import Margins, Problem
 from ..errors import InputError
@@ -52,7 +52,7 @@ def margins_within(
     try:
         margins = problem.margins(eps, rounding=rounding)
     except OutOfTime:
-        return _nothing(problem, f"out of time after {options.timeout or options.seconds:g} s")
+        return _nothing(problem, OUT_OF_TIME)
     took = time.perf_counter() - began
     best = [margins]
     with while_there_is_room():

@@ -119,7 +119,7 @@ def looked_at(model: Model, inputs: Inputs | None, sets: Sequence[Set]) -> Input
         if model.shape is None:
             raise InputError(f"inputs={inputs!r}, within={first!r}: expected an input, or a Box of arrays")
         return first.middle.expand(model.shape)
-    return first.middle
+    return _everywhere(model, first.middle)
 
 
 def regions_of(prepared: Prepared, sets: Sequence[Set]) -> list[Region]:
@@ -141,12 +141,21 @@ def _shaped(prepared: Prepared, given: Tensor, asked: str) -> Tensor:
     if not given.dim():
         return given.expand(like.shape).clone()
     try:
-        found = as_given(prepared.model, given)
+        found = as_given(prepared.model, _everywhere(prepared.model, given))
     except InputError as error:
         raise InputError(f"{asked}: {error}") from None
     if found.shape != like.shape:
         raise InputError(f"{asked}: expected the shape {list(like.shape[1:])}, found {list(found.shape[1:])}")
     return found
+
+
+def _everywhere(model: Model, given: Tensor) -> Tensor:
+    """Numbers that are the same along some axes of an input, as those of a channel, for all of it."""
+    shape = model.shape or getattr(getattr(model.module, "cut", None), "shape", None)
+    if shape is None or given.dim() != len(shape):
+        return given
+    repeats = all(a in (1, b) for a, b in zip(given.shape, shape, strict=True))
+    return given.expand(shape) if repeats else given
 
 
 def _boxed(prepared: Prepared, box: Box, k: int) -> Region:

@@ -55,7 +55,8 @@ def scaled(workspace: Workspace, inputs: Inputs | None, question: RadiusQuestion
         tolerance=options.tolerance,
         calls=sum(found.calls) / max(1, len(found.calls)),
         seconds=time.perf_counter() - started,
-        complete=found.complete,
+        complete=found.stopped is None,
+        stopped=found.stopped,
     )
 
 

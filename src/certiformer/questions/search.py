@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..core.deadline import Deadline, while_there_is_room
+from ..core.deadline import OUT_OF_MEMORY, OUT_OF_TIME, Deadline, while_there_is_room
 from ..core.names import BoundOptions
 from ..core.problem import Problem
 from ..errors import InputError, short
@@ -27,6 +27,7 @@ from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
 from .certificates import check_folder, checkable, write_radii
 from .closing import Stage, again, like, linear, proved
+from .growing import across, grown
 from .inputs import Inputs, Prepared, prepare_for, problem_of
 from .ladder import SEARCHED, Climb, climbs, first_rung, second_rung, tighter
 from .pieces import divided
@@ -83,7 +84,7 @@ def _group(
     folder = None if question.certificates is None else check_folder(question.certificates, problem)
     nominal = [q.margin for q, _ in questions]
     climb = partial(made, second_rung(options)) if climbs(options) else None
-    found = search(problem, nominal, options, progress=progress, climb=climb)
+    found = search(problem, nominal, options, progress=progress, climb=climb, parts=question.certificates is None)
     problem, proved, calls = found.problem, found.radii, found.calls
     seconds = time.perf_counter() - started
     what = (len(questions), len(group), problem.described, sum(calls), seconds)
@@ -94,7 +95,7 @@ def _group(
         part = slice(k, k + len(sets))
         share = seconds * len(sets) / len(questions)
         result = _result(q, sets, proved[part], calls[part], problem, options, share)
-        result = replace(result, complete=found.complete)
+        result = replace(result, complete=found.stopped is None, stopped=found.stopped)
         results[i] = result if folder is None else write_radii(folder, q, result, found.ways, first=k)
         k += len(sets)
     return results
@@ -146,13 +147,13 @@ def relative(radius: float, norm: float) -> float:
 
 class Searched(NamedTuple):
     """Verified radii of all instances, the evaluations spent on each, the problem that was asked last, those that
-    proved the radii, and whether there was time for all but cutting further."""
+    proved the radii, and what was out before all was done but cutting further: time or memory."""
 
     radii: list[float]
     calls: list[int]
     problem: Problem
     ways: list[Problem]
-    complete: bool
+    stopped: str | None
 
 
 def search(
@@ -162,11 +163,12 @@ def search(
     *,
     progress: Callable[[int], None] | None = None,
     climb: Climb | None = None,
+    parts: bool = True,
 ) -> Searched:
     """Verified radii of all instances, given their margins at radius 0.
 
     Each stage starts from what the one before has proved; where time is out, that is the answer. `climb` makes the
-    problem by tighter bounds, for which there may be time.
+    problem by tighter bounds, for which there may be time. Without `parts` balls are cut into pieces and nothing else.
     """
     started = time.perf_counter()
     steps, splits = options.steps, options.most_splits
@@ -187,8 +189,8 @@ def search(
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, linear(problem), strict=True)]
     radii = proved(problem, brackets, active, stage(0))
-    complete, ended = not problem.deadline.passed, False
-    with while_there_is_room():  # the radii of the stages before hold
+    complete = not problem.deadline.passed
+    with while_there_is_room() as ended:  # the radii of the stages before hold
         if climb is not None and active and complete:
             each = (time.perf_counter() - started) * len(active) / max(1, sum(calls))  # of all at once
             better = tighter(problem, climb, seconds=each, evaluations=SEARCHED)
@@ -200,12 +202,15 @@ def search(
             problem, radii = _tuned(problem, nominal, radii, steps, stage(1))
         if splits > 1 and active:
             complete = options.splits is None and not problem.deadline.passed
-            radii = divided(problem, nominal, radii, splits, stage(stages - 1))
+            if parts and across(problem):
+                radii = grown(problem, radii, options, stage(stages - 1))
+            else:
+                radii = divided(problem, nominal, radii, splits, stage(stages - 1))
         complete = complete or not problem.deadline.passed
-        ended = True
+    stopped = OUT_OF_MEMORY if OUT_OF_MEMORY in ended else None if complete else OUT_OF_TIME
     if progress is not None:
         progress(len(problem))
-    return Searched(radii, calls, problem, ways, complete and (ended or problem.deadline.limited))
+    return Searched(radii, calls, problem, ways, stopped)
 
 
 def _tuned(

@@ -157,6 +157,7 @@ def _run(
         attack=None if found is None else found.method,
         attack_seconds=None if found is None else found.seconds,
         complete=proved is None or proved.complete,
+        stopped=None if proved is None else proved.stopped,
         unwritten=None if proved is None else proved.unwritten,
     )
     if proved is None or found is None:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from ..colours import LEVELS, relative
+from ..core.deadline import OUT_OF_TIME
 from ..numbers import NOTHING, down, up
 from ..results import Ranked
 from ..text import visible
@@ -127,7 +128,7 @@ def _costs(run: Run) -> str:
     if run.method is not None:
         calls = "" if run.calls is None else f", {run.calls:.1f} bound evaluations a set"
         seconds = "" if run.seconds is None else f" in {run.seconds:.2f} s"
-        ended = "" if run.complete else ", out of time: more may be provable"
+        ended = "" if run.complete else f", {run.stopped or OUT_OF_TIME}: more may be provable"
         parts.append(f"certified by {run.method} with the {run.relaxation} relaxation{seconds}{calls}{ended}")
     if run.attack is not None:
         seconds = "" if run.attack_seconds is None else f" in {run.attack_seconds:.2f} s"

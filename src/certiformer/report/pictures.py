@@ -23,9 +23,17 @@ from .style import css
 
 if TYPE_CHECKING:
     from ..api import Certifier
+    from ..models.model import Model
     from ..options import AttackQuestion, Question
+    from ..results import VerifyResult
 
 SIZE = 224  # pixels of a picture on the page
+LEADS = {
+    "certified": "Proved: what is asked holds for every picture that pixels may become.",
+    "refuted": "Refuted: pixels may become the picture found, and what is asked does not hold there.",
+    "unknown": "Not decided.",
+    "error": "A proof and a counterexample contradict each other.",
+}
 
 
 def png(pixels: Tensor) -> bytes:
@@ -184,3 +192,30 @@ def patches_page(found: Patches, model: str) -> str:
     )
     lead = "No change of one patch by less than its certified radius changes what the model says: this is proved."
     return page("How far may each patch move?", lead, drawn, rows)
+
+
+def verdict_page(found: VerifyResult, original: Tensor, model: Model, asked: str) -> str:
+    """One HTML file about a picture whose pixels move: the verdict, and what was found beside the original."""
+    example = found.counterexample
+    label = label_name(model, found.label)
+    if example is None:
+        low, high = float(original.min()), float(original.max())
+        drawn = [figure(shown(original, low, high), f"the original, read as {label}")]
+    else:
+        cut: Any = getattr(model.module, "cut", None)
+        point = example.point if cut is None else cut.picture(example.point)
+        drawn = compared(original, point.reshape(original.shape), "the picture found")
+    known = [least for least in found.least if math.isfinite(least)]
+    rows = facts(
+        model=model.name,
+        the_model_says=label,
+        asked=asked,
+        verdict=found.status,
+        sets=", ".join(f"{name}: {status}" for name, status in zip(found.sets, found.statuses, strict=True)),
+        proved_distance_from_bad_outputs=down(min(known)) if known and example is None else None,
+        outputs_found=None if example is None else ", ".join(f"{v:.6g}" for v in example.outputs),
+        reason=found.reason,
+        method=found.method,
+        seconds=f"{found.seconds:.1f}",
+    )
+    return page(f"Pixels that move: {found.status}", LEADS[found.status], drawn, rows)

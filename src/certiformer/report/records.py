@@ -56,7 +56,8 @@ class Run:
     attack: str | None = None
     attack_seconds: float | None = None
     error: dict[str, Any] | None = None
-    complete: bool = True  # False where the time was out before the search had ended
+    complete: bool = True  # False where time or memory was out before the search had ended
+    stopped: str | None = None  # which of them
     unwritten: str | None = None  # why a certificate that was asked for is missing
     substitute_seconds: float | None = None  # of looking for words in the place of others; None: not looked for
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..attack import attack_sets
 from ..core.names import BoundOptions
+from ..numbers import as_proved
 from ..options import AttackOptions, AttackQuestion, Options, RadiusQuestion
 from ..questions.inputs import DEPLOYED, Prepared, prepare, prepare_for, problem_of
 from ..questions.ladder import climbs, first_rung, second_rung
@@ -102,7 +103,7 @@ def decide(workspace: Workspace, prepared: Sequence[Prepared], texts: Sequence[s
 def _searched(workspace: Workspace, found: list[Decided], texts: Sequence[str], asked: Asked) -> None:
     """The radius of every set, by a search."""
     for one, result in zip(found, search_radii(workspace, texts, asked.plain, asked.options), strict=True):
-        one.certified = [r if r > 0 else None for r in result.radii]
+        one.certified = [as_proved(r) if r > 0 else None for r in result.radii]
 
 
 def _at_radii(workspace: Workspace, found: list[Decided], texts: Sequence[str], asked: Asked) -> None:

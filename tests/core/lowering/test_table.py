@@ -99,6 +99,18 @@ SAMPLES: dict[Any, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     aten.unbind.int: [((X, 1), {}), ((X, -1), {}), ((X,), {})],
     aten.cat.default: [(([X, C], 1), {}), (([X, C],), {}), (([C, X], -1), {})],
     aten.stack.default: [(([X, C], 1), {}), (([X, C],), {}), (([C, X], -1), {})],
+    aten.slice_scatter.default: [
+        ((X, C[:, 1:2], 1, 1, 2), {}),
+        ((torch.cat([C, C], -1), X, -1, 1, None, 2), {}),
+        ((X, C), {}),
+    ],
+    aten.select_scatter.default: [((X, C[:, 1], 1, -1), {}), ((torch.stack([C, C], 2), X, 2, 1), {})],
+    aten.adaptive_avg_pool1d.default: [((X, [2]), {}), ((X, [3]), {}), ((X, [1]), {})],
+    aten.adaptive_avg_pool2d.default: [((X, [1, 1]), {}), ((X, [2, 4]), {}), ((X, [3, 3]), {})],
+    aten.max_pool1d.default: [((X, [2]), {}), ((X, [3], [2], [1], [2]), {}), ((X, [3], [1]), {})],
+    aten.max_pool2d.default: [((X, [2, 2]), {}), ((X, [2], [1, 2], [1, 0], [2, 1]), {}), ((X, [3, 3], [1], [1]), {})],
+    aten.avg_pool1d.default: [((X, [2]), {}), ((X, [3]), {}), ((X, [2], [1]), {})],
+    aten.avg_pool2d.default: [((X, [2, 2]), {}), ((X, [2], [1, 2]), {}), ((X, [3, 1], []), {})],
     aten.constant_pad_nd.default: [((X, [1, 2]), {}), ((X, [1, -1, 0, 2], 0.5), {})],
     aten.repeat.default: [((X, [1, 2, 3]), {}), ((X, [2, 1, 1, 1]), {})],
     aten.repeat_interleave.self_int: [((X, 2), {}), ((X, 3, 1), {}), ((X, 2, -1), {})],
@@ -132,6 +144,8 @@ SAMPLES: dict[Any, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     aten.linalg_vector_norm.default: [((X,), {}), ((X, 2, [-1], True), {}), ((X, 2.0, [1, 2]), {})],
     aten.cumsum.default: [((X, -1), {}), ((X, 1), {})],
     aten.dropout.default: [((X, 0.5, False), {})],
+    aten.feature_dropout.default: [((X, 0.5, False), {})],
+    aten.alpha_dropout.default: [((X, 0.5, False), {})],
     aten._to_copy.default: [((X,), {"dtype": torch.float64})],
     aten.to.dtype: [((X, torch.float64), {})],
     aten.to.device: [((X, torch.device("cpu"), torch.float64), {})],
@@ -303,6 +317,14 @@ def test_a_factor_by_place_is_not_lost_however_small_the_logits() -> None:
         moved[:, 0] += scale * found.radii[0] * steps
         assert (Small()(moved).argmax(dim=1) == label).all()
     assert 0 < found.radii[0] < 10
+
+
+def test_constants_may_pass_a_dropout_that_drops_nothing() -> None:
+    """As those of position embeddings do."""
+    found, builder = lowered(aten.dropout.default, (C, 0.5, False), {})
+    assert torch.equal(found, C)
+    assert not builder.problems
+    assert "random numbers" in str(lowered(aten.dropout.default, (C, 0.5, True), {})[1].problems)
 
 
 class Dropping(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..lowering import TABLE, Ref, Refused, nearest
-from ..lowering.table import Operand
+from ..lowering.table import Operand, arguments
 from ..ops.base import Op, Shape
 from ..ops.linear import Add, Center, Sum
 from ..ops.movement import Permute, Reshape
@@ -89,7 +89,7 @@ class Builder:
         self.target = str(operator)
         self.result_shape = tuple(int(s) for s in result.shape) if isinstance(result, Tensor) else ()
         if not _touches((*args, *kwargs.values())):
-            if torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()):
+            if _draws(operator, args, kwargs):
                 return self.unsupported("random numbers")
             value = operator(*args, **kwargs)
             if not same_in_float32(operator, (*args, *kwargs.values()), value):
@@ -149,6 +149,12 @@ class Builder:
 
 def _changes_nothing(op: Reshape | Permute, shape: Shape) -> bool:
     return op.shape == shape if isinstance(op, Reshape) else op.order == tuple(range(len(shape)))
+
+
+def _draws(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call draws random numbers: what drops some does so in training alone."""
+    seeded = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+    return seeded and bool(arguments(operator, args, kwargs).get("train", True))
 
 
 def _at(order: Mapping[int, int], indices: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """What every ATen operator becomes: one table, keyed by the operator."""
 
-from . import activations, arithmetic, attention, convolution, indexing, norms, plain, shapes
+from . import activations, arithmetic, attention, convolution, indexing, norms, plain, pooling, shapes
 from .hints import nearest
 from .table import TABLE, Build, Ref, Refused, Row, arguments
 
@@ -19,5 +19,6 @@ __all__ = [
     "nearest",
     "norms",
     "plain",
+    "pooling",
     "shapes",
 ]

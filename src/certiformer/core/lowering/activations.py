@@ -116,7 +116,7 @@ def larger(build: Build, x: Operand, y: Operand, *, sign: float) -> Ref:
     """`max(a, b) = a + relu(b - a)`; the least is minus the largest of `-x`."""
     factor = build.constant(sign)
     a, b = (build.add(Scale(factor), expand(build, v, build.result_shape)) for v in (x, y))
-    return build.add(Scale(factor), _pair(build, a, b))
+    return build.add(Scale(factor), pair(build, a, b))
 
 
 @lowers(aten.amax.default, "self dim keepdim", sign=1.0)
@@ -128,7 +128,7 @@ def largest(build: Build, x: Operand, dims: Sequence[int], keepdim: bool, *, sig
     for axis in axes:
         while (size := build.shape(x)[axis]) > 1:
             half = size // 2
-            best = _pair(build, build.add(Slice(axis, 0, half), x), build.add(Slice(axis, half, half), x))
+            best = pair(build, build.add(Slice(axis, 0, half), x), build.add(Slice(axis, half, half), x))
             last = [build.add(Slice(axis, size - 1, 1), x)] if size % 2 else []
             x = build.add(Concat(axis), best, *last) if last else best
     return times(build, sign, x if keepdim else squeeze(build, x, axes))
@@ -148,5 +148,5 @@ def largest_of_all(build: Build, x: Operand, *, sign: float) -> Ref:
     return largest(build, x, [], False, sign=sign)
 
 
-def _pair(build: Build, a: Ref, b: Ref) -> Ref:
+def pair(build: Build, a: Ref, b: Ref) -> Ref:
     return build.add(Add(), a, build.add(Relu(), build.add(Add(-1.0), b, a)))

@@ -16,13 +16,10 @@ HINTS = {
     "sin": "sines of constants fold; of embeddings they have no bounds here",
     "cos": "cosines of constants fold; of embeddings they have no bounds here",
     "prod": "products of two tensors at a time",
-    "avg_pool2d": "a convolution with constant weights",
     "pow": "a constant exponent: 1/2, 1, 2, 3, 4 or their inverses",
     "scatter": "torch.cat of slices, or a product with a constant mask",
     "scatter_add": "a matrix product with a constant matrix",
     "index_put": "torch.where with a constant mask",
-    "slice_scatter": "torch.cat of slices",
-    "select_scatter": "torch.cat of slices",
     "var": "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)",
 }
 JUMPS = frozenset(

@@ -29,6 +29,8 @@ def same(build: Build, x: Operand) -> Operand:
 
 
 @lowers(aten.dropout.default, "input train", unread="p")
+@lowers(aten.feature_dropout.default, "input train", unread="p")
+@lowers(aten.alpha_dropout.default, "input train", unread="p")
 def dropout(build: Build, x: Operand, train: bool) -> Operand:
     """Nothing, at inference."""
     if train:

@@ -126,6 +126,26 @@ def stack(build: Build, parts: Sequence[Operand], dim: int) -> Ref:
     return build.add(Concat(axis), *(build.add(new, part) for part in parts))
 
 
+@lowers(aten.slice_scatter.default, "self src dim start end step")
+def put(build: Build, x: Operand, part: Operand, dim: int, start: int | None, end: int | None, step: int) -> Ref:
+    """A tensor with others in the place of a run of entries of an axis, or of every `step`-th of them."""
+    shape = build.shape(x)
+    axis = dim % len(shape)
+    places = torch.arange(shape[axis])[slice(start, end, step)]
+    index = torch.arange(shape[axis]).index_put((places,), shape[axis] + torch.arange(len(places)))
+    return take(build, build.add(Concat(axis), x, part), axis, on_axis(index, axis, len(shape)))
+
+
+@lowers(aten.select_scatter.default, "self src dim index")
+def put_one(build: Build, x: Operand, part: Operand, dim: int, index: int) -> Ref:
+    """A tensor with another in the place of one entry of an axis."""
+    shape = build.shape(x)
+    axis = dim % len(shape)
+    part = build.add(Reshape((*shape[:axis], 1, *shape[axis + 1 :])), part)
+    start = index % shape[axis]
+    return put(build, x, part, axis, start, start + 1, 1)
+
+
 @lowers(aten.constant_pad_nd.default, "self pad value")
 def pad(build: Build, x: Operand, widths: Sequence[int], value: float) -> Ref:
     """A constant around a tensor; a negative width cuts."""

@@ -26,7 +26,7 @@ from .local import sizes
 from .ops.base import Box, MeasuredBox, Parameters, Planes, Reach, Shape, entries, ulp
 from .ops.movement import Movement
 from .ops.rounded import MOST, Rounded
-from .reach import by_form, by_sweeps, vectors
+from .reach import along_itself, by_form, by_sweeps, rounded, vectors
 from .relaxation import Scheme
 from .rounding import SLACK, UNDERFLOW, gamma, least, load, rounded_down, terms, tiny, too_long, too_many
 from .scores import both_signs, diagonal, with_diagonal
@@ -171,8 +171,16 @@ class Engine:
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
         """How far a node gets from the middle of its box."""
-        swept = by_sweeps(self, node, box, own=self.scheme.style.tangents)
-        return swept.least(by_form(self, node, box.centre if swept.middle is None else swept.middle, form))
+        own = self.scheme.style.tangents
+        swept = by_sweeps(self, node, box, own=own)
+        reach = swept.least(by_form(self, node, box.centre if swept.middle is None else swept.middle, form))
+        if not own or reach.middle is None:
+            return reach
+        return reach.least(rounded(Reach(reach.distance, along_itself(self, node, reach.middle)), node.shape[-1]))
+
+    def ends(self, node: Node, rows: Coefficients, *, tangent: bool) -> Box:
+        """The least and the greatest values of rows on a node."""
+        return self._ends(*self.sweep(node, rows, shift=True, tangent=tangent))
 
     def furthest(self, function: Tensor) -> Tensor:
         """The most that linear functions `[instances, m, *rows]` can be away from 0: `[instances, *rows]`."""

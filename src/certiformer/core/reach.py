@@ -7,6 +7,12 @@ Every op is a linear function plus a remainder, `y = C x + c + r` with `|r| <= g
 one remainder for each nonlinear op before it. Entry by entry each r_k may have the worst signs for that entry, but
 hardly for all at once: `|M r|_2` is at most `| |M| g |_2`, and at most `|M diag(sqrt g)|_2 sqrt(sum g)`, which for a
 wide node is far less. One sweep with the middle of the two planes finds every M_k.
+
+Remainders in different directions do not add up either. Where `|v' y_k|^2 <= v' G_k v` for every v, for any w_k > 0
+
+    |sum_k y_k|_2 <= sqrt(sum_k w_k) sqrt(|sum_k G_k / w_k|),
+
+which with the bounds of `|y_k|_2` as w is no more than their sum, and less unless all reach furthest in one direction.
 """
 
 from __future__ import annotations
@@ -26,13 +32,13 @@ from .graph.graph import Input, Node
 from .ops.base import Box, MeasuredBox, Reach, Shape, root_of, ulp
 from .ops.movement import Expand, Movement
 from .ops.rounded import Rounded
-from .rounding import SLACK, gamma, load, too_many
+from .rounding import SLACK, gamma, least, load, too_many
 from .sets import Piece
 from .sets.ball import norm, spectral
 from .speed.memory import Window
 from .sweep import Visitor, add_up, sweep
 
-HELD = 8  # matrices of one row of a node that are there at once: coefficients, sizes, products for spectral norms
+HELD = 10  # matrices of one row of a node that are there at once: coefficients, sizes, products for spectral norms
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -60,10 +66,23 @@ def by_sweeps(engine: Engine, node: Node, box: Box, axis: int = -1, *, own: bool
     for places in _blocks(tuple(lead), engine.memory // needed):
         window = (*places[:axis], (0, width), *places[axis:])
         here = (slice(None), *(slice(start, start + length) for start, length in places))
-        found = _vectors(engine, node, window, axis, None if own else middle[here])
+        found = _vectors(engine, node, window, axis, None if own else middle[here], count + SLACK)
         distance[here], radial[here], centre[here] = found
     reach = rounded(Reach(distance, radial), count)
     return reach._replace(middle=centre.movedim(-1, 1 + axis)) if own else reach
+
+
+def along_itself(engine: Engine, node: Node, middle: Tensor) -> Tensor:
+    """A bound on `|e' (z - m)|`, e the direction of the middle m, for the vectors along the last axis of a node:
+    `[instances, *shape without it]`. By sweeps of these rows: every remainder counts as it meets this one direction."""
+    e, lead = direction(middle), node.shape[:-1]
+    links = tuple(Link(axis, 0) if size > 1 else None for axis, size in enumerate(lead))
+    rows = Coefficients(e.reshape(1, e.shape[0], *(1,) * len(lead), *node.shape), lead, node.shape, links)
+    usual, tangents = (engine.ends(node, rows, tangent=tangent) for tangent in (False, True))
+    low, high = usual.met(tangents)
+    at, size = (e * middle).sum(dim=-1), (e * middle).abs().sum(dim=-1)
+    lost = (size + low.abs() + high.abs()) * gamma(at, node.shape[-1] + SLACK)
+    return torch.maximum(high - at, at - low) + lost
 
 
 def _blocks(shape: Shape, most: int) -> Iterator[Window]:
@@ -146,21 +165,75 @@ def rounded(reach: Reach, terms: float) -> Reach:
     return Reach(reach.distance, torch.minimum(reach.radial + lost, reach.distance))
 
 
-class Measuring(Visitor[Coefficients]):
-    """The middle of the planes all the way back: `function` and `offset`, and in `total` the lengths of all remainders
-    of each vector of a node along an axis, `[instances, *the other axes]`."""
+class Length(NamedTuple):
+    """How long vectors `y = M r + M e` may be, `[instances, *lead]`, rounding errors e included.
 
-    def __init__(self, engine: Engine, rows: Coefficients, axis: int) -> None:
+    `M r` is at most `weight` long, and `|v' M r|^2 <= weight |v' root|^2` for every v; `M e` is at most `lost` long.
+    """
+
+    size: Tensor  # no more than the two together
+    lost: Tensor
+    weight: Tensor | None  # None: nothing but rounding
+    root: Tensor | None  # [instances, *lead, rows, entries]
+
+
+class Together:
+    """Vectors added up, as far as they go in the same direction: their weights, and `gram`, the sum of `root root'`.
+
+    What is so small that its squares are no normal numbers is `lost`. All sums have at most so many `terms`.
+    """
+
+    def __init__(self, terms: float) -> None:
+        self.terms = terms
+        self.weight: Tensor | float = 0.0
+        self.lost: Tensor | float = 0.0
+        self.gram: Tensor | None = None
+
+    def add(self, found: Length) -> None:
+        self.lost = self.lost + found.lost
+        if found.weight is not None and found.root is not None:
+            self._add(found.weight, found.root @ found.root.mT, found.weight)
+
+    def _add(self, weight: Tensor, gram: Tensor, square: Tensor) -> None:
+        """`gram` is as large as `square`."""
+        counts = square > self.terms**2 * least(square)
+        gram = torch.where(counts[..., None, None], gram, 0)
+        self.weight = self.weight + torch.where(counts, weight, 0)
+        self.lost = self.lost + torch.where(counts, 0, weight)
+        self.gram = gram if self.gram is None else self.gram + gram
+
+    def size(self, grams: Tensor) -> Tensor:
+        """A bound on the length of the sum, with linear functions of these `grams` `[block, instances, *lead, rows,
+        rows]` in it (see `Ball.grams`)."""
+        for gram in grams:
+            square = spectral(gram)
+            weight = root_of(square)
+            self._add(weight, gram / weight[..., None, None], square)
+        assert self.gram is not None
+        unit = gamma(grams, self.terms)
+        largest = spectral(self.gram) + unit * self.gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        return root_of(self.weight * largest) * (1 + unit) + self.lost
+
+
+class Measuring(Visitor[Coefficients]):
+    """The middle of the planes all the way back: `function` and `offset`, and of each vector of a node along an axis in
+    `total` the lengths of all remainders `[instances, *the other axes]`, and how they go `together` where wanted."""
+
+    def __init__(self, engine: Engine, rows: Coefficients, axis: int, *, together: Together | None) -> None:
         ball, instances = engine.ball, engine.ball.centre.shape[0]
         self.engine, self.rows, self.axis = engine, rows.rows, axis
         self.function = ball.centre.new_zeros((1, instances, ball.dimension, *rows.rows))
         self.offset = ball.centre.new_zeros((1, instances, *rows.rows))
         self.total = ball.centre.new_zeros(instances, *rows.rows[:axis], *rows.rows[axis + 1 :])
+        self.together = together
 
     def _add(
         self, part: Coefficients, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
     ) -> None:
-        self.total = self.total + _length(part, self.axis, *gaps, slack=slack, vector=vector)
+        found = length(part, self.axis, *gaps, slack=slack, vector=vector)
+        self.total = self.total + found.size
+        if self.together is not None:
+            self.together.add(found)
 
     def ends(self, node: Node) -> bool:
         return isinstance(node.op, Input) or node.index in self.engine.scheme.local
@@ -225,21 +298,38 @@ class Measuring(Visitor[Coefficients]):
 
 
 def _vectors(
-    engine: Engine, start: Node, window: Window, axis: int, middle: Tensor | None
+    engine: Engine, start: Node, window: Window, axis: int, middle: Tensor | None, terms: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """How far the vectors of a node along an axis, within a window, get from `middle` `[instances, *lead, width]`, or
-    from their own: `[instances, *lead]` each, and that middle."""
+    from their own: `[instances, *lead]` each, and that middle. No sum has more than so many terms."""
     rows = Coefficients.identity(start.shape, engine.ball.centre, window)
-    measuring = Measuring(engine, rows, axis)
+    measuring = Measuring(engine, rows, axis, together=Together(terms) if middle is None else None)
     sweep(engine.graph, start, rows, measuring)
     function = measuring.function[0].movedim(2 + axis, -1)  # [instances, m, *lead, width]
     centre = (measuring.offset + rows.contract(engine.nominal[start.index]))[0].movedim(1 + axis, -1)
     shift, distance = around(engine, function)
-    middle = centre + shift if middle is None else middle
-    far = measuring.total + norm(centre + shift - middle, 2.0, dim=-1)
+    distance = distance + measuring.total
+    if middle is None:
+        shift, distance = _closer(engine, measuring, function, shift, distance)
+        middle = centre + shift
+    away = norm(centre + shift - middle, 2.0, dim=-1)
     e = direction(middle)
     towards = furthest(engine, (function * e[:, None]).sum(dim=-1), (shift * e).sum(dim=-1))
-    return distance + far, towards + far, middle
+    return distance + away, towards + measuring.total + away, middle
+
+
+def _closer(
+    engine: Engine, measuring: Measuring, function: Tensor, shift: Tensor, distance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A middle of linear functions and how far what was measured is from there, or another where that is less with all
+    that moves taken together."""
+    together, grams = measuring.together, engine.ball.grams(function)
+    if together is None or together.gram is None or grams is None:
+        return shift, distance
+    middle, matrices = grams
+    size = together.size(matrices)
+    closer = size < distance  # not where it is no number
+    return torch.where(closer.unsqueeze(-1), middle, shift), torch.where(closer, size, distance)
 
 
 def around(engine: Engine, function: Tensor) -> tuple[Tensor, Tensor]:
@@ -272,9 +362,9 @@ def remainder(engine: Engine, node: Node, ready: Substitution) -> Tensor | None:
     return radius
 
 
-def _length(
+def length(
     part: Coefficients, axis: int, *gaps: Tensor | None, slack: Tensor | None = None, vector: Tensor | None = None
-) -> Tensor:
+) -> Length:
     """A bound on `|M (r + e)|_2`, the rows of M those along an axis: `[instances, *the other axes of the rows]`.
 
     For `|r| <= the sum of the gaps` g, `|r|_2 <= vector` along the last axis, and rounding errors `|e| <= slack`, which
@@ -283,20 +373,30 @@ def _length(
     lost = part.tensor.new_zeros(()) if slack is None else _worst(part, axis, slack.abs())
     known = [g.abs() for g in gaps if g is not None]
     if not known:
-        return lost
+        return Length(lost, lost, None, None)
     gap = sum(known[1:], start=known[0])
-    blocks = _Blocks.of(part, axis)
-    matrix = blocks.matrix.flatten(len(part.rows) + 1)  # [instances | 1, *lead, rows, entries of N]
-    size = blocks.values(gap).flatten(len(part.rows))
+    blocks, lead = _Blocks.of(part, axis), len(part.rows) - 1
+    matrix = blocks.matrix.flatten(lead + 2)  # [instances | 1, *lead, rows, entries of N]
+    size = blocks.values(gap).flatten(lead + 1)
     root = torch.where((matrix != 0).any(dim=-2), root_of(size), 0)  # others no row sees, of other positions
-    length = spectral(matrix * root.unsqueeze(-2)) * norm(root, 2.0, dim=-1)
-    bound = torch.minimum(_worst(part, axis, gap), length)
+    whole = norm(root, 2.0, dim=-1)
+    weight = spectral(matrix * root.unsqueeze(-2)) * whole
+    share = root * (whole * _inverse(root_of(weight))).unsqueeze(-1)
+    bound = torch.minimum(_worst(part, axis, gap), weight)
     if vector is not None:
-        lead = len(part.rows) - 1
         each = blocks.matrix.unsqueeze(lead + 2).flatten(lead + 2, -2).movedim(-2, lead + 1)  # [.., places, rows, last]
         radius = blocks.values(vector.unsqueeze(-1), last=1).flatten(lead + 1)
-        bound = torch.minimum(bound, (spectral(each) * radius).sum(dim=-1))
-    return bound + lost
+        norms = spectral(each)
+        total = (norms * radius).sum(dim=-1)
+        own = root_of(radius * _inverse(norms)).repeat_interleave(each.shape[-1], dim=-1)
+        share = torch.where((total < weight).unsqueeze(-1), own, share)
+        weight, bound = torch.minimum(weight, total), torch.minimum(bound, total)
+    return Length(bound + lost, lost, weight, matrix * share.unsqueeze(-2))
+
+
+def _inverse(x: Tensor) -> Tensor:
+    """`1 / x`, 0 where x is 0."""
+    return torch.where(x > 0, 1 / torch.where(x > 0, x, 1), 0)
 
 
 class _Blocks(NamedTuple):

@@ -53,7 +53,7 @@ class BoundOptions(Checked):
         "real", "Of the model: its exact function, or as it runs in float32, whatever the order of its sums."
     )
     budget: Budget | str = option(
-        "balanced", "Time for each input that auto goes by: fast, balanced (about 10 s), tight, or seconds, in which all is tried: 10s."
+        "balanced", "Time that an input may take by auto: fast, balanced (10 s), tight, or seconds to use in full: 10s."
     )
     max_memory: int | None = option(None, "Bytes that the bounds may take; default: half of what is free.")
 

@@ -50,12 +50,17 @@ def again(better: Problem, nominal: list[float], radii: list[float], near: list[
 
 
 def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[float]:
+    """Radii of some instances, their brackets closed as far as there is time."""
+    stage.ways.append(problem)
+    return [b.verified for b in narrowed(problem, brackets, active, stage)]
+
+
+def narrowed(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[Bracket]:
     """Close the brackets of some instances, first by a draft, in single precision and without rounding, then by proofs.
 
     A few go ahead; the others begin with what these found: where ends are, how the loss grows, whether drafts help.
     Where time is limited there is no draft, so that what is known at the end is proved; else it changes nothing.
     """
-    stage.ways.append(problem)
     drafted = not problem.deadline.limited
     ahead = active[:: max(1, min(SCOUTED, len(active) // SCOUTS))]
     after = [i for i in active if i not in ahead]
@@ -68,7 +73,7 @@ def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: 
             brackets = [replace(b, curve=curve) if i in after else b for i, b in enumerate(brackets)]
             useless = 2 * sum(b.misled for b in scouts) > len(scouts)
             brackets = _proved(problem, brackets, after, stage, known=ahead, drafted=drafted and not useless)
-    return [b.verified for b in brackets]
+    return brackets
 
 
 def _proved(

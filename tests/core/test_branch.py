@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 import torch
 
 from certiformer.core import branch
+from certiformer.core import directions as module
 from certiformer.core.branch import Branching, Leaf
 from certiformer.core.deadline import NEVER, Deadline
-from certiformer.core.directions import Group
+from certiformer.core.directions import Group, directions, groups
+from certiformer.core.graph.graph import Graph
 from certiformer.core.problem import Problem
+from certiformer.core.sets import Ball, Cuts
 from certiformer.core.speed.batches import FEW, MOST, Batches, doubled
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
@@ -169,3 +173,22 @@ def test_a_piece_that_cannot_be_cut_is_not_taken_for_proved(monkeypatch: pytest.
     assert [leaf.whole for leaf in branching.leaves] == [True, True]
     assert all(leaf.margin < 0 for leaf in branching.leaves)
     assert branching.grow([WIDE, WIDE], 4) is False
+
+
+def test_directions_that_nobody_asks_for_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = problem()
+    graph, ball = asked.compiled.graph, asked.ball(torch.ones(2).double(), [0, 1])
+    none, found = Cuts.none(2, ball.centre.new_zeros(1, 8)), groups(graph)
+    every = directions(graph, ball, none, found, torch.tensor([100, 100]))
+    looked, moves = list[str](), module._moves
+
+    def counted(graph: Graph, ball: Ball, values: list[torch.Tensor], x: torch.Tensor, group: Group, *more: Any) -> Any:
+        looked.append(group.name)
+        return moves(graph, ball, values, x, group, *more)
+
+    monkeypatch.setattr(module, "_moves", counted)
+    few = directions(graph, ball, none, found, torch.tensor([2, 1]))
+    assert looked == ["scores"]  # the first two are theirs
+    assert few.flatten(2).any(dim=2).sum(dim=1).tolist() == [2, 1]
+    assert torch.equal(few[0], every[0, :2])
+    assert torch.equal(few[1, 0], every[1, 0])

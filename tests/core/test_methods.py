@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import certiformer as cf
+from certiformer.core.budget import Size, fits
 from certiformer.core.names import BoundOptions
 from certiformer.core.ops.product import MatMul
-from certiformer.core.relaxation import EVERY, LIMITS, anchors, choose, cost
+from certiformer.core.relaxation import Style, anchors, choose
 from certiformer.models import Model
 from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
@@ -72,10 +73,10 @@ def test_what_is_asked_for_by_name_is_done_in_full_whatever_it_costs(budget: Any
     graph = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight").compiled.graph
     cheap, dear = (
         {
-            method: choose(graph, BoundOptions(method=method, budget=budget), instances=count, cuda=False)
+            method: choose(graph, BoundOptions(method=method, budget=budget), lambda _, fits=fits: fits)
             for method in ("auto", "backward")
         }
-        for count in (1, 10**9)
+        for fits in (True, False)
     )
     assert dear["backward"] == cheap["backward"] == cheap["auto"]
     assert dear["backward"].style.sweep_differences
@@ -93,14 +94,20 @@ def test_auto_bounds_differences_one_by_one_in_as_many_layers_as_it_can_afford()
     prepared = prepare(random_model(layers=2, scale=0.5), IDS)
     problem = problem_of([(prepared, (1,))], p=2.0, method="backward", relaxation="tight")
     graph = problem.compiled.graph
-    costs = [cost(graph, differences=k) for k in range(3)]
+    size = Size(instances=1, varying=1, each=8, width=8)
+    full = problem.style
+    costs = [size.seconds(problem.compiled, replace(full, sweep_differences=k)) for k in range(3)]
     assert costs == sorted(costs)
     assert costs[0] < costs[1] < costs[2]
-    assert costs[2] == cost(graph, differences=EVERY)
+    assert costs[2] == size.seconds(problem.compiled, full)
     chosen = []
     for allowed in (costs[2], 0.5 * (costs[1] + costs[2]), 0.5 * (costs[0] + costs[1]), 0.5 * costs[0]):
-        count = math.ceil(LIMITS["fast"] / allowed)
-        plan = choose(graph, BoundOptions(method="auto", budget="fast"), instances=count, cuda=False)
+        options = BoundOptions(method="auto", budget=f"{allowed:.12f}s")
+
+        def affordable(style: Style, options: BoundOptions = options) -> bool:
+            return fits(options, style, problem.compiled, size)
+
+        plan = choose(graph, options, affordable)
         chosen.append((plan.method, plan.style.sweep_differences))
     assert chosen[1:] == [("backward", 1), ("backward", 0), ("backward-forward", 0)]
     eps = torch.tensor([0.05], dtype=torch.float64)

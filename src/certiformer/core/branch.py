@@ -237,18 +237,20 @@ class Branching:
         of their own from then on, too, the usual ones."""
         failing = [leaf for leaf in self.leaves if eps[leaf.owner] > 0 and not leaf.margin > 0]
         failing.sort(key=lambda leaf: leaf.margin)
-        while self.tuned_at_once and failing:
-            try:
-                self._tuned_in_time(failing, eps, until)
-                break
-            except (MemoryError, RuntimeError) as error:  # less was free than it seemed
-                if not out_of_memory(error):
-                    raise
-            self.problem.compiled.replays.store.forget_all()
-            self.tuned_at_once //= 2
-        if not all(leaf.parameters for leaf in self.leaves):  # all have planes of their own, or none
-            for leaf in self.leaves:
-                leaf.parameters, leaf.at = {}, 0.0  # what a draft found with planes of its own is found anew
+        try:
+            while self.tuned_at_once and failing:
+                try:
+                    self._tuned_in_time(failing, eps, until)
+                    break
+                except (MemoryError, RuntimeError) as error:  # less was free than it seemed
+                    if not out_of_memory(error):
+                        raise
+                self.problem.compiled.replays.store.forget_all()
+                self.tuned_at_once //= 2
+        finally:
+            if not all(leaf.parameters for leaf in self.leaves):  # all have planes of their own, or none
+                for leaf in self.leaves:
+                    leaf.parameters, leaf.at = {}, 0.0  # what a draft found with planes of its own is found anew
 
     def _tuned_in_time(self, failing: list[Leaf], eps: list[float], until: Deadline) -> None:
         """One batch, and the others if what that took says that enough of them can be done."""
@@ -324,9 +326,9 @@ class Branching:
             own = leaf.cuts.normal[0, -AGAIN:]
             again[r, : own.shape[0]] = own
         looked = groups(self.problem.compiled.graph)
-        new = directions(self.problem.compiled.graph, ball, cuts, looked)
-        few = torch.tensor([bool(leaf.kinds) for leaf in chosen], device=new.device)[:, None]
-        new[few & (new.flatten(2).any(dim=2).long().cumsum(dim=1) > FEW)] = 0
+        every = sum(group.most for group in looked)
+        most = torch.tensor([FEW if leaf.kinds else every for leaf in chosen], device=cuts.normal.device)
+        new = directions(self.problem.compiled.graph, ball, cuts, looked, most)
         new = torch.nn.functional.pad(new, (0, 0, 0, cuts.normal.shape[2] - new.shape[2]))
         names = [f"again {k}" for k in range(AGAIN)] + [f"{g.name}.{k}" for g in looked for k in range(g.most)]
         return names, torch.cat([again, new], dim=1)

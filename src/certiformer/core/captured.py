@@ -49,6 +49,7 @@ class Compiled:
     room: Room
     replays: Replays
     batches: dict[Hashable, Batches]  # of pieces, by how they are bounded
+    counted: dict[Hashable, float]  # seconds that a search should take, by what is asked and how it is bounded
     other: Compiled | None  # of the graph that this one stands for over balls, if it is another
 
     @staticmethod
@@ -70,6 +71,7 @@ class Compiled:
             room=Room(),
             replays=Replays(store),
             batches={},
+            counted={},
             other=other,
         )
 

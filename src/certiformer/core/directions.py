@@ -39,32 +39,45 @@ def groups(graph: Graph) -> list[Group]:
     return found or ([Group("all", tuple(bent), 2)] if bent else [])
 
 
-def directions(graph: Graph, ball: Ball, cuts: Cuts, chosen: Sequence[Group]) -> Tensor:
+def directions(graph: Graph, ball: Ball, cuts: Cuts, chosen: Sequence[Group], most: Tensor) -> Tensor:
     """Directions `[pieces, candidates, t, d]`, each of length 1 and across the normals of its piece; zeros for none.
 
-    `ball` holds the balls of the pieces: the gradients are those in the middle of each piece.
+    `ball` holds the balls of the pieces: the gradients are those in the middle of each piece. Of each piece the first
+    ones are looked for, so many as `most` `[pieces]` says.
     """
     generator = torch.Generator().manual_seed(0)
     middle = cuts.point(ball)
+    normal = cuts.normal[:, :, : ball.hot.shape[1]].flatten(2)
     x = ball.centre + torch.einsum("ztd,ztn->znd", middle, ball.hot)[:, None]
     x = x.clone().requires_grad_(True)
     found: list[Tensor] = []
     with torch.enable_grad():
         values = graph.values(x)
-        for group in chosen:
-            moves = []
-            for _ in range(DRAWS):
-                parts = [
-                    (values[i] * torch.randn(graph.nodes[i].shape, generator=generator, dtype=x.dtype).to(x)).sum()
-                    for i in group.nodes
-                ]
-                (gradient,) = torch.autograd.grad(torch.stack(parts).sum(), x, retain_graph=True)
-                moves.append(torch.einsum("zund,ztn->ztd", gradient, ball.hot))
-            gradients = torch.stack(moves, dim=1).nan_to_num(0.0, 0.0, 0.0).flatten(2)  # [piece, draw, t d]
-            rows = torch.linalg.svd(gradients.cpu(), full_matrices=False)[2].to(gradients)  # a GPU takes one by one
-            found += [rows[:, k] for k in range(min(group.most, rows.shape[1]))]
-    across = _across(torch.stack(found, dim=1), cuts.normal[:, :, : ball.hot.shape[1]].flatten(2))
+    for group in chosen:
+        rows = _moves(graph, ball, values, x, group, generator)
+        found += [rows[:, k] for k in range(min(group.most, rows.shape[1]))]
+        across = _across(torch.stack(found, dim=1), normal)
+        count = across.any(dim=2).long().cumsum(dim=1)
+        if bool((count[:, -1] >= most).all()):
+            break
+    across = torch.where((count > most[:, None])[:, :, None], 0, across)
     return across.reshape(*across.shape[:2], *middle.shape[1:])
+
+
+def _moves(
+    graph: Graph, ball: Ball, values: list[Tensor], x: Tensor, group: Group, generator: torch.Generator
+) -> Tensor:
+    """In which directions nodes of a group move, those in which they move most first: `[pieces, draw, t d]`."""
+    moves = []
+    for _ in range(DRAWS):
+        draws = [torch.randn(graph.nodes[i].shape, generator=generator, dtype=x.dtype).to(x) for i in group.nodes]
+        with torch.enable_grad():
+            total = torch.stack([(values[i] * draw).sum() for i, draw in zip(group.nodes, draws, strict=True)]).sum()
+        (gradient,) = torch.autograd.grad(total, x, retain_graph=True)
+        moves.append(torch.einsum("zund,ztn->ztd", gradient, ball.hot))
+    gradients = torch.stack(moves, dim=1).nan_to_num(0.0, 0.0, 0.0).flatten(2)
+    found: Tensor = torch.linalg.svd(gradients.cpu(), full_matrices=False)[2].to(gradients)  # a GPU takes one by one
+    return found
 
 
 def _across(found: Tensor, normal: Tensor) -> Tensor:

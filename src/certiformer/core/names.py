@@ -53,7 +53,7 @@ class BoundOptions(Checked):
         "real", "Of the model: its exact function, or as it runs in float32, whatever the order of its sums."
     )
     budget: Budget | str = option(
-        "balanced", "How much time auto may spend on tighter bounds: fast, balanced, tight, or seconds an input: 10s."
+        "balanced", "Time that an input may take by auto: fast, balanced (10 s), tight, or seconds to use in full: 10s."
     )
     max_memory: int | None = option(None, "Bytes that the bounds may take; default: half of what is free.")
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import out_of_memory
+from .budget import Size, fits
 from .captured import Captured, Compiled
 from .counting import work_of
 from .deadline import NEVER, Deadline
@@ -105,17 +106,22 @@ class Problem:
             whole_products(example)
         with exact_products(example):  # the model's own matrices are multiplied here too
             graph = captured.graph(examples, options.relaxation, options.arithmetic)
-            each = -(-len(instances) // len(examples))  # of one sentence, in company or not
-            plan = choose(graph, options, instances=each, cuda=device.type == "cuda")
+            centre = torch.stack([captured.placed(i.centre) for i in instances])
+            every = tuple(range(centre.shape[2]))
+            where = tuple(every if i.positions is None else i.positions for i in instances)
             lengths = p == 2 and options.relaxation == "tight" and options.arithmetic == "real"
-            lengths = lengths and plan.method != "ibp" and all(i.width is None for i in instances)
-            compiled = captured.compiled(graph, example, method=plan.method, options=options, lengths=lengths)
-        centre = torch.stack([captured.placed(i.centre) for i in instances])
-        every = tuple(range(centre.shape[2]))
-        where = tuple(every if i.positions is None else i.positions for i in instances)
+            lengths = lengths and options.method != "ibp" and all(i.width is None for i in instances)
+            compiled = partial(captured.compiled, graph, example, options=options, lengths=lengths)
+            size = Size(  # of one sentence, in company or not
+                instances=-(-len(instances) // len(examples)),
+                varying=max(map(len, where)),
+                each=centre.shape[-1],
+                width=centre.element_size(),
+            )
+            plan = choose(graph, options, lambda style: fits(options, style, compiled(method="backward"), size))
         widths = [None if i.width is None else captured.placed(i.width)[0] for i in instances]
         return Problem(
-            compiled=compiled,
+            compiled=compiled(method=plan.method),
             centre=centre,
             positions=where,
             labels=torch.tensor([i.label for i in instances], device=device),

@@ -6,9 +6,9 @@ relaxations differ in the planes of their ops and in what is done beyond them (`
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -24,10 +24,6 @@ from .ops.movement import Movement
 from .ops.rounded import Rounded
 from .ops.sphere import OnSphere
 from .scores import of_two_positions
-
-# multiplications that one evaluation of all instances may take, on a CPU core or two; a GPU does far more in the time
-LIMITS: Mapping[str, float] = {"fast": 3e9, "balanced": 2e10, "tight": 4e12}
-GPU = 400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,47 +68,24 @@ class Plan(NamedTuple):
     style: Style
 
 
-def choose(graph: Graph, options: BoundOptions, *, instances: int, cuda: bool) -> Plan:
+def choose(graph: Graph, options: BoundOptions, fits: Callable[[Style], bool]) -> Plan:
     """A method where none was named, and in how many layers differences of scores are bounded one by one.
 
-    What is asked for by name is done in full, whatever it costs; only "auto" leaves out what the budget does not allow.
+    What is asked for by name is done in full, whatever it costs; only "auto" leaves out what the budget does not allow:
+    `fits` says whether fully backward bounds of a style are among what it does.
     """
-    method, relaxation, budget = options.method, options.relaxation, options.budget
+    method, relaxation = options.method, options.relaxation
     style = STYLES[relaxation]
     if relaxation == "paper":
         return Plan("backward-forward" if method == "auto" else method, style)
-    full = replace(style, both=style.both or budget == "tight")
-    if method == "backward":
+    full = replace(style, both=style.both or options.budget == "tight")
+    if method == "backward" or (method == "auto" and fits(full)):
         return Plan("backward", full)
-    if method == "auto":
-        limit = LIMITS.get(budget, 0.0) * (GPU if cuda else 1) / instances
-        for differences in (EVERY, *reversed(range(len(_differences(graph))))):
-            if cost(graph, differences=differences) <= limit:
-                return Plan("backward", replace(full, sweep_differences=differences))
+    if method == "auto" and fits(replace(full, sweep_differences=0)):
+        more = range(1, len(_differences(graph)))
+        fitting = bisect_left(more, True, key=lambda k: not fits(replace(full, sweep_differences=k)))
+        return Plan("backward", replace(full, sweep_differences=fitting))
     return Plan("backward-forward" if method == "auto" else method, replace(style, sweep_differences=0))
-
-
-def cost(graph: Graph, *, differences: int) -> float:
-    """Multiplications of a fully backward evaluation of one instance, roughly, with so many `sweep_differences`.
-
-    Every row of every node that is bounded meets every entry before it, each with a contraction over the width.
-    """
-    width = graph.nodes[0].shape[-1]
-    of_scores = _differences(graph)[differences:]
-    total, before, seen = 0.0, 0, set[int]()
-    for node in graph.nodes:
-        if not node.perturbed or isinstance(node.op, Rounded):
-            continue
-        before += math.prod(node.shape)
-        if node.op.exact:
-            continue
-        for i in node.inputs:
-            parent = graph.nodes[i]
-            if parent.perturbed and i not in seen and not parent.op.simplex:
-                seen.add(i)
-                shape = parent.shape[:-1] if i in of_scores else parent.shape
-                total += math.prod(shape) * before
-    return total * width
 
 
 def _differences(graph: Graph) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ SCOUTED, SCOUTS = 8, 2  # one instance in so many goes ahead, but not fewer than
 SHRINK, SHRINK_GROWTH, SHRINK_MOST = 1 / 4, 4, 0.5  # steps down where a proof fails: of the tolerance, growing, at most
 FAR = 1e6  # in units of the largest embedding norm: beyond this a radius is reported as it stands
 NEAR = 1e-9  # in those units, or of the linearised radius if that is less: what is not proved by then is not proved
-WIDE = 1e-2  # relative width of what is only looked for to cut further
+WIDE = 4e-3  # relative width of what is only looked for to cut further
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,17 @@ def again(better: Problem, nominal: list[float], radii: list[float], near: list[
 
 
 def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[float]:
+    """Radii of some instances, their brackets closed as far as there is time."""
+    stage.ways.append(problem)
+    return [b.verified for b in narrowed(problem, brackets, active, stage)]
+
+
+def narrowed(problem: Problem, brackets: list[Bracket], active: list[int], stage: Stage) -> list[Bracket]:
     """Close the brackets of some instances, first by a draft, in single precision and without rounding, then by proofs.
 
     A few go ahead; the others begin with what these found: where ends are, how the loss grows, whether drafts help.
     Where time is limited there is no draft, so that what is known at the end is proved; else it changes nothing.
     """
-    stage.ways.append(problem)
     drafted = not problem.deadline.limited
     ahead = active[:: max(1, min(SCOUTED, len(active) // SCOUTS))]
     after = [i for i in active if i not in ahead]
@@ -68,7 +73,7 @@ def proved(problem: Problem, brackets: list[Bracket], active: list[int], stage: 
             brackets = [replace(b, curve=curve) if i in after else b for i, b in enumerate(brackets)]
             useless = 2 * sum(b.misled for b in scouts) > len(scouts)
             brackets = _proved(problem, brackets, after, stage, known=ahead, drafted=drafted and not useless)
-    return [b.verified for b in brackets]
+    return brackets
 
 
 def _proved(
@@ -90,7 +95,7 @@ def _proved(
 
     half = replace(stage, progress=halves)
     if draft is not None and drafted:
-        close(draft, brackets, active, half, known=known, draft=True)
+        close(draft, brackets, active, half, known=known, draft=True, finished=Bracket.settled)
         brackets, before = [b.followed() if i in active else b for i, b in enumerate(brackets)], len(brackets)
     close(problem, brackets, active, half, known=known)
     return brackets
@@ -114,22 +119,23 @@ def close(
     *,
     known: Sequence[int] = (),
     draft: bool = False,
+    finished: Callable[[Bracket, float], bool] = Bracket.closed,
 ) -> None:
-    """Narrow the brackets of some instances, together, until all are closed; or settled, where it is but a draft.
+    """Narrow the brackets of some instances, together, until all are finished: closed, or settled, where a draft need
+    not come closer.
 
     They begin at different shares of their linearised radius; those that learn nothing there follow what the others
     found. Where some are `known`, all begin with what those found.
     """
     tolerance = stage.tolerance
-    scale = float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+    scale, far = largest(problem), farthest(problem)
     least = float(torch.finfo(problem.centre.dtype).tiny)
     begin = [min(b.linear, scale) for b in brackets]
     found = [brackets[i].verified / begin[i] for i in known if brackets[i].verified > 0]
     hints = {i: (median(found) if found else START[k % len(START)]) * begin[i] for k, i in enumerate(active)}
-    finished = Bracket.settled if draft else Bracket.closed
     for _ in range(DRAFT_STEPS if draft else MOST_STEPS):
         remaining = [i for i in active if not finished(brackets[i], tolerance)]
-        remaining = [i for i in remaining if brackets[i].low < FAR * scale and brackets[i].high > NEAR * begin[i]]
+        remaining = [i for i in remaining if brackets[i].low < far and brackets[i].high > NEAR * begin[i]]
         stage.progress(len(brackets) - len(remaining))
         if not remaining:
             break
@@ -144,31 +150,42 @@ def close(
 
 
 def verify(problem: Problem, brackets: list[Bracket], calls: list[int], tolerance: float) -> list[float]:
-    """The radii that hold with rounding accounted for: what was found, or a little less."""
+    """The radii that hold with rounding accounted for: what was found, or a little less. Each is in its bracket as soon
+    as it is proved."""
     radii = representable(problem, [b.low for b in brackets])
-    verified = [b.verified if b.verified == b.low else 0.0 for b in brackets]
-    pending = [i for i, r in enumerate(radii) if r > 0 and verified[i] == 0.0]
+    pending = [i for i, b in enumerate(brackets) if radii[i] > b.verified]
     shrink = SHRINK * tolerance
     while pending:
         margins = margin(problem, [radii[i] for i in pending], pending, rounding=True)
         for i, m in zip(pending, margins, strict=True):
             calls[i] += 1
             if m > 0:
-                verified[i] = radii[i]
+                brackets[i].verified = radii[i]
             else:
                 radii[i] = representable(problem, [radii[i] * (1 - shrink)])[0]
-        pending = [i for i in pending if verified[i] == 0.0]
+        pending = [i for i in pending if radii[i] > brackets[i].verified]
         shrink = min(SHRINK_MOST, shrink * SHRINK_GROWTH)
         if all(radii[i] < tolerance * brackets[i].low for i in pending):
             break
-    return verified
+    return [b.verified for b in brackets]
 
 
 def reached(problem: Problem, brackets: list[Bracket], calls: list[int]) -> list[float]:
-    """About how far a problem reaches, unproved, given brackets of what is known of that; 0 where their guess is."""
-    active = [i for i, b in enumerate(brackets) if b.guess]
-    close(problem.draft() or problem, brackets, active, Stage(WIDE, calls, [], lambda _: None), draft=True)
-    return [b.root() if b.guess and b.telling else b.low for b in brackets]
+    """About how far a problem reaches, as a draft finds, given brackets of what is known of that; those that have no
+    guess are left as they are."""
+    active, stage = [i for i, b in enumerate(brackets) if b.guess], Stage(WIDE, calls, [], lambda _: None)
+    close(problem.draft() or problem, brackets, active, stage, draft=True)
+    return [b.low for b in brackets]
+
+
+def largest(problem: Problem) -> float:
+    """The largest norm of an embedding: the unit of radii."""
+    return float(torch.linalg.vector_norm(problem.centre, ord=problem.p, dim=-1).max()) or 1.0
+
+
+def farthest(problem: Problem) -> float:
+    """From where on a radius is reported as it stands."""
+    return FAR * largest(problem)
 
 
 def like(values: list[float], problem: Problem) -> Tensor:

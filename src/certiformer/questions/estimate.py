@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..core.budget import EVALUATIONS
 from ..core.counting import Rates, work_of
 from ..core.names import METHODS
 from ..core.problem import Problem
@@ -17,7 +18,6 @@ from .positions import position_sets
 from .workspace import Workspace
 
 # measured on the bundled models, one to three layers, by three methods: right within a factor of five
-EVALUATIONS = 4.0  # for a radius: most are drafts, which take a third of the time
 EFFICIENCY = 6.0  # how many times longer the products take than those of large matrices
 LONG = 60.0  # seconds from which on it is worth saying what would be cheaper
 TRIED = 3  # times that this is timed to know the machine

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..core.budget import CORE
 from ..core.counting import work_of
 from ..core.names import Method
 from ..core.problem import Problem
 from ..options import Options
 
 FIRST: Method = "backward-forward"
-SEARCHED = 4.0  # evaluations after which a search by tighter bounds has said most of what it will say
+COARSE = 0.2  # how close radii by the first bounds come before it is known whether tighter ones follow
+SEARCHED = 2.0  # evaluations after which a search by tighter bounds has said most of what it will say
 BUSY = 2e12  # operations a second of an evaluation that keeps a GPU busy, about
-SHARE = 0.6  # of the time left that they may take: the rest is for pieces
+SHARE = 0.9  # of the time left that they may take: pieces by these gain less
 
 Climb = Callable[[], Problem]  # the problem by the tightest method, made when there is time for it
 
@@ -61,9 +63,9 @@ def tighter(problem: Problem, climb: Climb, *, seconds: float, evaluations: floa
 
 
 def predicted(problem: Problem, other: Problem, seconds: float) -> float:
-    """Seconds of an evaluation by another way, where one of the problem's own took so many: a CPU goes by operations, a
-    GPU by kernels, until each of them keeps it busy."""
+    """Seconds of an evaluation by another way, where one of the problem's own took so many: a CPU goes by all that is
+    counted, a GPU by kernels, until each of them keeps it busy."""
     own, others = work_of(problem), work_of(other)
     if problem.compiled.cuda:
         return max(seconds * len(others.products) / max(1, len(own.products)), others.flops / BUSY)
-    return seconds * others.flops / max(1.0, own.flops)
+    return seconds * CORE.seconds(others) / max(CORE.seconds(own), 1e-9)

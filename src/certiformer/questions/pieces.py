@@ -5,21 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from ..core.branch import Branching, cuttable
-from ..core.deadline import OutOfTime
+from ..core.deadline import NEVER, Deadline, OutOfTime, while_there_is_room
 from ..core.problem import Margins, Problem
 from ..core.split import Split
 from .bracket import Bracket
-from .closing import Stage, again, reached, verify
+from .closing import Stage, again, farthest, reached, verify
 
 BEYOND, NEAREST, FARTHEST = 1.5, 0.03, 0.2  # where balls are cut, past what was reached: times the last gain, between
 FEW = 4  # pieces before planes are optimised, too
 SAFE = 5e-4  # what is taken off the radius of a draft before it is proved
 TUNING = 0.4  # of the time that is left that optimising planes may take, at most
+FITS = 0.4  # of the time until that is kept, in which more cuts should fit
+SMALL = 0.3  # of the time of the last cuts: with less nothing more is cut
+RESERVED = 1.25  # times what proving the pieces should take is kept for it
 PATIENCE = 2  # doublings that gain less than the tolerance after which an instance is left alone
 LONG = 4  # the same in a given time
 
@@ -29,6 +32,7 @@ class Front:
     """How far the pieces of one instance reach by a draft, what the last cuts gained, and how often hardly anything."""
 
     near: float
+    far: float  # beyond which nothing is looked for
     gain: float = FARTHEST
     idle: int = 0
     patience: int = PATIENCE
@@ -37,7 +41,7 @@ class Front:
     @property
     def ahead(self) -> float:
         """Where to cut pieces: a little beyond what is reached, more where the last ones gained much; 0: nowhere."""
-        if self.idle >= self.patience:
+        if self.idle >= self.patience or self.near >= self.far:
             return 0.0
         return self.near * (1 + min(max(BEYOND * self.gain, NEAREST), FARTHEST))
 
@@ -53,33 +57,104 @@ class Front:
 def divided(problem: Problem, nominal: list[float], radii: list[float], splits: int, stage: Stage) -> list[float]:
     """Radii proved piece by piece, by at most so many pieces each; never less than those given, which are proved.
 
-    The number of pieces doubles, each time by cutting a little beyond the radius that those so far get to. Where time
-    is limited, what was reached is proved each time: when time is out, that is the answer.
+    The pieces become more and more, each time by cutting a little beyond the radius that those so far get to. Where
+    time is limited, what was reached is proved now and then: when time is out, that is the answer.
     """
     if not cuttable(problem):
         return radii
-    branching, place, began = Branching(problem), len(stage.ways), time.monotonic()
-    limited = problem.deadline.limited
-    fronts = [Front(r, patience=LONG if limited else PATIENCE) for r in radii]
-    with suppress(OutOfTime):
-        while any(f.ahead for f in fronts):
-            goals = branching.nearer([f.ahead for f in fronts], [f.near for f in fronts])
-            for front, goal in zip(fronts, goals, strict=True):
-                front.goal = goal
-            count = min(2 * branching.most, splits)
-            branching.grow(goals, count)
-            _tune(branching, goals, count)
-            split = branching.split()
-            near = _reached(split, branching, fronts, nominal, stage)
-            for i, front in enumerate(fronts):
-                if front.goal > 0:
-                    front.moved(near[i], stage.tolerance, most=len(branching.of(i)) == splits)
-            if limited:
-                radii = _confirmed(split, nominal, radii, fronts, stage)
-                stage.ways[place:] = [split]
-            branching.learn(split)
-            stage.progress(int(len(radii) * _share(problem, began, branching.most / splits)))
-    return radii if limited else again(branching.split(), nominal, radii, [f.near for f in fronts], stage)
+    division = Division(problem, nominal, radii, splits, stage)
+    if problem.deadline.limited:
+        return division.in_time()
+    while division.goes_on:
+        division.level()
+    return again(division.branching.split(), nominal, radii, [f.near for f in division.fronts], stage)
+
+
+@dataclass(eq=False)
+class Division:
+    """The balls of a problem cut into more and more pieces, and what is proved of them."""
+
+    problem: Problem
+    nominal: list[float]
+    radii: list[float]  # proved
+    splits: int
+    stage: Stage
+    took: float = 0.0  # seconds of the last level,
+    made: int = 0  # and how many pieces more there were
+    each: float = 0.0  # seconds that the last proof took, for each piece
+    proved: int = 0  # how many pieces there were then
+
+    def __post_init__(self) -> None:
+        self.branching, self.place, self.began = Branching(self.problem), len(self.stage.ways), time.monotonic()
+        patience, far = LONG if self.problem.deadline.limited else PATIENCE, farthest(self.problem)
+        self.fronts = [Front(r, far, patience=patience) for r in self.radii]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is anything left to cut."""
+        return any(front.ahead for front in self.fronts)
+
+    def level(self, until: Deadline = NEVER) -> None:
+        """Cut what does not reach a little further, into up to twice as many pieces, and see how far they get; no
+        evaluation begins after `until`."""
+        began, fronts, branching = time.monotonic(), self.fronts, self.branching
+        before = len(branching.leaves)
+        branching.problem = replace(self.problem, deadline=until)
+        goals = branching.nearer([f.ahead for f in fronts], [f.near for f in fronts])
+        for front, goal in zip(fronts, goals, strict=True):
+            front.goal = goal
+        count = min(branching.most + min(branching.most, self._fitting(until)), self.splits)
+        branching.grow(goals, count)
+        _tune(branching, goals, count)
+        split = branching.split()
+        near = _reached(split, branching, fronts, self.nominal, self.stage)
+        for i, front in enumerate(fronts):
+            if front.goal > 0:
+                front.moved(near[i], self.stage.tolerance, most=len(branching.of(i)) == self.splits)
+        branching.learn(split)
+        self.took, self.made = time.monotonic() - began, len(branching.leaves) - before
+        share = _share(self.problem, self.began, branching.most / self.splits)
+        self.stage.progress(int(len(self.radii) * share))
+
+    def _fitting(self, until: Deadline) -> int:
+        """How many more pieces of an instance there should be time for, as the last level went."""
+        if not (until.limited and self.made):
+            return self.splits
+        active = sum(front.ahead > 0 for front in self.fronts)
+        return max(1, int(FITS * until.left / self.took * self.made / active))
+
+    def in_time(self) -> list[float]:
+        """Radii proved until time is out: what is reached is proved when the pieces have doubled, and when there is
+        as much time left as that should take."""
+        with while_there_is_room():
+            while self.goes_on and not self._late(SMALL * self.took):
+                with suppress(OutOfTime):
+                    self.level(self._reserved())
+                    while self.goes_on and len(self.branching.leaves) < 2 * self.proved:
+                        self.level(self._reserved())
+                self._prove()
+        return self.radii
+
+    def _reserved(self) -> Deadline:
+        """When to begin to prove what is reached then."""
+        return Deadline(self.problem.deadline.end - RESERVED * self.each * len(self.branching.leaves))
+
+    def _late(self, seconds: float) -> bool:
+        """Whether so much more cutting would leave too little time to prove what it reaches."""
+        return Deadline(self._reserved().end - seconds).passed
+
+    def _prove(self) -> None:
+        """What drafts have reached; what is proved when time runs out stays."""
+        began, asked, before = time.monotonic(), sum(self.stage.calls), self.radii
+        self.branching.problem = self.problem
+        split = self.branching.split()
+        self.radii = _confirmed(split, self.nominal, self.radii, self.fronts, self.stage)
+        if self.radii != before:
+            self.stage.ways[self.place :] = [split]
+        self.branching.learn(split)
+        self.proved = len(split.owners)
+        if sum(self.stage.calls) > asked:
+            self.each = (time.monotonic() - began) / self.proved
 
 
 def _tune(branching: Branching, radii: list[float], count: int) -> None:
@@ -117,11 +192,12 @@ def _confirmed(
     split: Split, nominal: list[float], radii: list[float], fronts: list[Front], stage: Stage
 ) -> list[float]:
     """Radii that are proved where a draft has reached further, or those proved before."""
-    brackets = [Bracket(m, f.near) for m, f in zip(nominal, fronts, strict=True)]
-    for bracket, front, radius in zip(brackets, fronts, radii, strict=True):
-        bracket.low = front.near * (1 - SAFE) if front.near * (1 - SAFE) > radius else 0.0
-    found = verify(split, brackets, stage.calls, stage.tolerance)
-    return [max(a, b) for a, b in zip(radii, found, strict=True)]
+    brackets = [Bracket(m, f.near, verified=r) for m, f, r in zip(nominal, fronts, radii, strict=True)]
+    for bracket, front in zip(brackets, fronts, strict=True):
+        bracket.low = front.near * (1 - SAFE)
+    with suppress(OutOfTime):  # what is proved until then is in the brackets
+        verify(split, brackets, stage.calls, stage.tolerance)
+    return [bracket.verified for bracket in brackets]
 
 
 @dataclass(frozen=True)

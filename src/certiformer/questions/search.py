@@ -26,10 +26,10 @@ from ..options import Options, RadiusQuestion
 from ..results import RadiusResult as RadiusResult
 from .bracket import Bracket
 from .certificates import check_folder, checkable, write_radii
-from .closing import Stage, again, like, linear, proved
+from .closing import Stage, again, like, linear, narrowed
 from .growing import across, grown
 from .inputs import Inputs, Prepared, prepare_for, problem_of
-from .ladder import SEARCHED, Climb, climbs, first_rung, second_rung, tighter
+from .ladder import COARSE, SEARCHED, Climb, climbs, first_rung, second_rung, tighter
 from .pieces import divided
 from .positions import position_sets
 from .workspace import Workspace
@@ -188,13 +188,18 @@ def search(
         return Stage(options.tolerance, calls, ways, told)
 
     brackets = [Bracket(m, r) for m, r in zip(nominal, linear(problem), strict=True)]
-    radii = proved(problem, brackets, active, stage(0))
+    coarse = options.tolerance if climb is None else max(COARSE, options.tolerance)
+    ways.append(problem)
+    brackets = narrowed(problem, brackets, active, replace(stage(0), tolerance=coarse))
+    radii = [b.verified for b in brackets]
     complete = not problem.deadline.passed
     with while_there_is_room() as ended:  # the radii of the stages before hold
         if climb is not None and active and complete:
             each = (time.perf_counter() - started) * len(active) / max(1, sum(calls))  # of all at once
             better = tighter(problem, climb, seconds=each, evaluations=SEARCHED)
-            if better is not None:
+            if better is None:
+                radii = [b.verified for b in narrowed(problem, brackets, active, stage(0))]
+            else:
                 radii = again(better, nominal, radii, [AHEAD * r for r in radii], stage(0))
                 problem = better
         if steps > 0 and active:

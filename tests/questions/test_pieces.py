@@ -13,7 +13,7 @@ import torch
 import certiformer as cf
 from certiformer.core import branch, deadline
 from certiformer.core.branch import Branching
-from certiformer.core.deadline import Deadline, OutOfTime
+from certiformer.core.deadline import OUT_OF_MEMORY, Deadline, OutOfTime
 from certiformer.core.engine import Engine
 from certiformer.core.problem import Problem
 from certiformer.questions import pieces
@@ -63,7 +63,7 @@ def test_what_drafts_have_reached_is_proved_before_the_time_is_out(
     monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     division = begun(monkeypatch, seconds, (1,))
-    (radius,) = division.in_time()
+    (radius,) = division.in_time([])
     (front,) = division.fronts
     assert radius > 1.02 * AT
     assert radius > (1 - 1e-2) * front.near
@@ -72,7 +72,7 @@ def test_what_drafts_have_reached_is_proved_before_the_time_is_out(
 
 
 def test_more_time_proves_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [begun(monkeypatch, seconds, (1,)).in_time()[0] for seconds in (2, 60, 150, 400)]
+    found = [begun(monkeypatch, seconds, (1,)).in_time([])[0] for seconds in (2, 60, 150, 400)]
     assert found == sorted(found)
     assert found[0] == AT
     assert found[-1] > 1.05 * found[1]
@@ -81,7 +81,7 @@ def test_more_time_proves_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_time_that_is_out_before_anything_is_cut_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for seconds in (0, 1, 3):
         division = begun(monkeypatch, seconds, (1,))
-        assert division.in_time() == [AT]
+        assert division.in_time([]) == [AT]
         assert division.stage.ways == []
 
 
@@ -113,7 +113,9 @@ def test_what_is_proved_stays_when_memory_is_out(monkeypatch: pytest.MonkeyPatch
         return grow(self, *more)
 
     monkeypatch.setattr(Branching, "grow", full)
-    assert division.in_time()[0] > 1.02 * AT
+    ended: list[str] = []
+    assert division.in_time(ended)[0] > 1.02 * AT
+    assert ended == [OUT_OF_MEMORY]
 
 
 def stopped(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: int) -> None:

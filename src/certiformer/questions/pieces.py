@@ -54,17 +54,20 @@ class Front:
             self.idle = self.patience
 
 
-def divided(problem: Problem, nominal: list[float], radii: list[float], splits: int, stage: Stage) -> list[float]:
+def divided(
+    problem: Problem, nominal: list[float], radii: list[float], splits: int, stage: Stage, ended: list[str]
+) -> list[float]:
     """Radii proved piece by piece, by at most so many pieces each; never less than those given, which are proved.
 
     The pieces become more and more, each time by cutting a little beyond the radius that those so far get to. Where
-    time is limited, what was reached is proved now and then: when time is out, that is the answer.
+    time is limited, what was reached is proved now and then: when time is out, or memory, that is the answer, and
+    which of them is put into `ended`.
     """
     if not cuttable(problem):
         return radii
     division = Division(problem, nominal, radii, splits, stage)
     if problem.deadline.limited:
-        return division.in_time()
+        return division.in_time(ended)
     while division.goes_on:
         division.level()
     return again(division.branching.split(), nominal, radii, [f.near for f in division.fronts], stage)
@@ -123,16 +126,17 @@ class Division:
         active = sum(front.ahead > 0 for front in self.fronts)
         return max(1, int(FITS * until.left / self.took * self.made / active))
 
-    def in_time(self) -> list[float]:
+    def in_time(self, ended: list[str]) -> list[float]:
         """Radii proved until time is out: what is reached is proved when the pieces have doubled, and when there is
         as much time left as that should take."""
-        with while_there_is_room():
+        with while_there_is_room() as out:
             while self.goes_on and not self._late(SMALL * self.took):
                 with suppress(OutOfTime):
                     self.level(self._reserved())
                     while self.goes_on and len(self.branching.leaves) < 2 * self.proved:
                         self.level(self._reserved())
                 self._prove()
+        ended += out
         return self.radii
 
     def _reserved(self) -> Deadline:

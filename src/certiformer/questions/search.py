@@ -210,7 +210,7 @@ def search(
             if parts and across(problem):
                 radii = grown(problem, radii, options, stage(stages - 1))
             else:
-                radii = divided(problem, nominal, radii, splits, stage(stages - 1))
+                radii = divided(problem, nominal, radii, splits, stage(stages - 1), ended)
         complete = complete or not problem.deadline.passed
     stopped = OUT_OF_MEMORY if OUT_OF_MEMORY in ended else None if complete else OUT_OF_TIME
     if progress is not None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from certiformer.core import bounding, engine
 from certiformer.core.branch import divide
+from certiformer.core.ops import bend
 from certiformer.core.ops.base import Reach
 from certiformer.core.problem import Problem
 from certiformer.core.split import Split
@@ -77,6 +78,12 @@ def uses(problem: Problem, eps: Tensor) -> bool:
     return bool(made.lengths) and any(ready.planes.bend is not None for ready in made.tangents.values())
 
 
+@pytest.fixture
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planes that touch in the middle, and what is given back of them, also where that hardly pays."""
+    monkeypatch.setattr(bend, "PAYS", 0.0)
+
+
 WAYS = ((2.0, 1), (math.inf, 1), (1.0, 2), (1.5, 1), (2.0, 2))
 
 
@@ -84,6 +91,7 @@ WAYS = ((2.0, 1), (math.inf, 1), (1.0, 2), (1.5, 1), (2.0, 2))
     ("name", "p", "layers"),
     [("gelu", 2.0, 2), ("gelu", math.inf, 1)] + [(f, *way) for f, way in zip(FUNCTIONS, cycle(WAYS), strict=False)],
 )
+@pytest.mark.usefixtures("everywhere")
 def test_no_point_leaves_the_bounds_of_any_node(name: str, p: float, layers: int) -> None:
     problem, eps = problem_for(name, p, layers)
     eps = eps / layers**2
@@ -106,18 +114,20 @@ def test_nor_with_other_precisions_pieces_and_planes(extra: str) -> None:
     assert enclosed(problem, eps, samples=60) > 60
 
 
+@pytest.mark.usefixtures("everywhere")
 def test_more_is_proved_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in FUNCTIONS:
         problem, eps = problem_for(name)
         found = problem.margins(eps / 2)
         with monkeypatch.context() as patch:
-            patch.setattr(bounding, "bent", lambda part, bend: part.contract(torch.zeros_like(bend.below)) * 0)
+            patch.setattr(bounding, "bent", lambda part, b: part.contract(torch.zeros_like(b.below)) * 0)
             without = problem.margins(eps / 2)
         assert (found.lower >= without.lower - 1e-12).all()
         assert (found.lower > without.lower + 1e-9).any(), name
 
 
 @pytest.mark.parametrize("bug", ["lengths", "halved", "forgotten"])
+@pytest.mark.usefixtures("everywhere")
 def test_what_is_wrong_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths that are too short, by themselves and where they come off."""
     problem, eps = problem_for("gelu", aligned=True)

@@ -28,6 +28,7 @@ from .base import Bend, Box, Planes, ulp
 
 SLACK = 64.0  # units by which a value or a derivative may be wrong, of functions whose derivatives are about 1 at most
 WORSE = 1.1  # times as far apart as the usual ones planes may be that touch in the middle
+PAYS = 3.0  # squares of the length that there must be room for, both sides together: a row meets about half of it
 
 
 class Bending:
@@ -66,16 +67,20 @@ class Bending:
         assert usual.upper is not None
         assert touching.lower is not None
         assert touching.upper is not None
-        good = touching.upper - touching.lower <= WORSE * (usual.upper - usual.lower)
-        slope = torch.where(good, touching.slopes[0].lower, usual.slopes[0].lower)
-        low, high = torch.where(good, touching.lower, usual.lower), torch.where(good, touching.upper, usual.upper)
+        slope, low, high = touching.slopes[0].lower, touching.lower, touching.upper
         value, (least, most) = self.function(m), self.curvature(box)
         line = value - slope * m
         size = value.abs() + (slope * m).abs() + m.abs() + box.radius + low.abs() + high.abs()
         lost = SLACK * ulp(m) * (1 + size)  # of the value, and of the slope over the radius
-        below, above = (torch.where(good, away - lost, 0).clamp(min=0) for away in (line - low, high - line))
         up = (1 + SLACK * ulp(m)) / 2
         a, b = up * (-least).clamp(min=ulp(m)), up * most.clamp(min=ulp(m))
+        good = high - low <= WORSE * (usual.upper - usual.lower)
+        below, above = (torch.where(good, away - lost, 0).clamp(min=0) for away in (line - low, high - line))
+        room = (below / a + above / b).sum(dim=-1)
+        good = good & (room > PAYS * length * length).unsqueeze(-1)
+        below, above = torch.where(good, below, 0), torch.where(good, above, 0)
+        slope = torch.where(good, slope, usual.slopes[0].lower)
+        low, high = torch.where(good, low, usual.lower), torch.where(good, high, usual.upper)
         slopes = (usual.slopes[0]._replace(lower=slope, upper=slope),)
         return usual._replace(
             slopes=slopes, lower=low, upper=high, bend=Bend(below, above, below / a, above / b, length)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from certiformer.core import bounding, engine
 from certiformer.core.branch import divide
+from certiformer.core.form import Form
+from certiformer.core.graph.graph import Node
 from certiformer.core.ops import bend
 from certiformer.core.ops.base import Reach
 from certiformer.core.problem import Problem
@@ -29,6 +31,7 @@ FUNCTIONS: dict[str, Function] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "erf": torch.erf,
+    "tanh of gelu": lambda x: torch.tanh(nn.functional.gelu(x)),
 }
 RADII = {1.0: 0.2, 2.0: 0.1, math.inf: 0.03, 1.5: 0.15}
 
@@ -112,6 +115,27 @@ def test_nor_with_other_precisions_pieces_and_planes(extra: str) -> None:
         assert problem.parameters
     assert isinstance(problem, Split) or uses(problem, eps)
     assert enclosed(problem, eps, samples=60) > 60
+
+
+def test_lengths_are_those_around_the_middle_of_the_box_that_planes_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a box was cut to the range of the op before, too."""
+    problem, eps = problem_for("tanh of gelu")
+    middles, by_form = dict[int, Tensor](), engine.by_form
+
+    def noted(at: engine.Engine, node: Node, middle: Tensor, form: Form) -> Reach:
+        middles[node.index] = middle
+        return by_form(at, node, middle, form)
+
+    monkeypatch.setattr(engine, "by_form", noted)
+    made = problem.engine(problem.ball(5 * eps, [0, 1]), {}, rounding=True)
+    cut = 0
+    with torch.no_grad():
+        made.margins(problem.rows([0, 1]))
+        for index in made.lengths:
+            box, node = made.box(problem.compiled.graph.nodes[index]), problem.compiled.graph.nodes[index]
+            assert torch.equal(middles[index], box.centre)
+            cut += bool(not node.op.exact and (box.upper == made._interval(node).upper).any())
+    assert cut
 
 
 @pytest.mark.usefixtures("everywhere")

@@ -174,11 +174,15 @@ def random_part(generator: torch.Generator, kind: str) -> tuple[Coefficients, tu
 
 @pytest.mark.parametrize("kind", ["one side", "two sides", "window", "window, two sides"])
 @pytest.mark.parametrize("length", [1e-160, 1e-3, 0.5, 1.5, 3.0, 100.0])
-def test_rows_are_given_back_what_they_cannot_lose(kind: str, length: float) -> None:
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_are_given_back_what_they_cannot_lose(kind: str, length: float, dtype: torch.dtype) -> None:
+    """Tolerance 0, in double precision, of what is found in either."""
     generator = torch.Generator().manual_seed(int(length * 1000) + len(kind))
     part, node = random_part(generator, kind)
-    bend = random_bend(generator, node, length)
-    found = bent(part, bend)
+    bend = Bend(*(x.to(dtype) for x in random_bend(generator, node, length)))
+    part = replace(part, tensor=part.tensor.to(dtype))
+    found = bent(part, bend).double()
+    part, bend = replace(part, tensor=part.tensor.double()), Bend(*(x.double() for x in bend))
     assert found.shape == (2, 2, *part.rows)
     assert not torch.isnan(found).any()
     full = part
@@ -188,7 +192,7 @@ def test_rows_are_given_back_what_they_cannot_lose(kind: str, length: float) -> 
         gain, true = sign * found[side], least(full, bend, side)
         assert (gain >= 0).all()
         assert (gain <= true).all()
-        assert gain.sum() >= 0.75 * true.sum() - 1e-12
+        assert gain.sum() >= 0.75 * true.sum() - 1e-12 or not bend.length.all()  # lengths that vanish are not known
 
 
 @pytest.mark.parametrize("length", [math.inf, math.nan])
@@ -279,4 +283,4 @@ def test_too_much_given_back_is_noticed(bug: str, monkeypatch: Patch) -> None:
 
     monkeypatch.setitem(globals(), "bent", wrong)
     with pytest.raises(AssertionError):
-        test_rows_are_given_back_what_they_cannot_lose("two sides", 1.5)
+        test_rows_are_given_back_what_they_cannot_lose("two sides", 1.5, torch.float64)

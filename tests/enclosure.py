@@ -111,6 +111,8 @@ def bounds_of(problem: Problem, ball: Ball) -> tuple[dict[int, Box], Lengths, Bo
             for index, box in boxes.items():
                 if box.distance is not None:
                     lengths[index, len(graph.nodes[index].shape) - 1, 1] = box.centre, box.distance
+            for index, length in engine.lengths.items():
+                lengths[index, len(graph.nodes[index].shape) - 1, 2] = boxes[index].centre, length
     assert not torch.isnan(answer.lower).any()
     assert not torch.isnan(answer.upper).any()
     return boxes, lengths, answer, torch.tensor([r is None for r in reasons])

@@ -113,9 +113,9 @@ def test_blocks_hold_every_place_once_and_no_more_than_fit(shape: tuple[int, ...
 
 
 def test_distances_are_the_same_in_little_memory(model: cf.Model) -> None:
-    problem = problem_of([(prepare(model, [1, 2, 3]), (0,))], p=2.0, method="backward", relaxation="tight")
+    problem = problem_of([(prepare(model, [1, 2, 3, 4, 5, 6]), (0,))], p=2.0, method="backward", relaxation="tight")
     found = []
-    for memory in (problem.memory, 2 * reach.HELD * 8 * WIDTH * 2 * 3 * 4 * WIDTH):  # all places at once, or two
+    for memory in (problem.memory, 2 * reach.HELD * 8 * WIDTH * 4 * 6 * 4 * WIDTH):  # all places at once, or four
         ball = problem.ball(torch.tensor([0.2], dtype=torch.float64), [0])
         engine = replace(problem, memory=memory).engine(ball, {}, rounding=True)
         with torch.no_grad():

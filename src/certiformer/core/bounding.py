@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +14,7 @@ from .coefficients import Chosen, Coefficients
 from .form import Substitution
 from .graph.graph import Input, Node
 from .joint import Meeting
+from .ops.base import LETTERS, Bend
 from .ops.movement import Expand, Movement
 from .ops.product import MatMul
 from .rounding import SLACK, gamma
@@ -154,6 +157,8 @@ class Bounding(Visitor[Rows]):
         assert ready.offset is not None
         if remainder is None or ready.offset_gap is None or part.linked(len(node.shape) - 1) is not None:
             self.offset = applied(self.offset, part, ready.offset, plus(ready.offset_gap, ready.slack))
+            if ready.planes.bend is not None and part.linked(len(node.shape) - 1) is None:
+                self.offset = self.offset + bent(part, ready.planes.bend)
             return
         spread = torch.minimum(part.contract_abs(ready.offset_gap), part.contract_norm(remainder))
         self.offset = self.offset + with_sides(part.contract(ready.offset), spread)
@@ -165,6 +170,45 @@ class Bounding(Visitor[Rows]):
             if isinstance(part, Coefficients):
                 assert slack is not None
                 self.offset = with_sides(self.offset, part.contract_abs(slack))
+
+
+SHARES = (0.8, 0.4)  # of `sum loss / (sqrt(sum room) length)`, where t is looked for
+
+
+def bent(part: Coefficients, bend: Bend) -> Tensor:
+    """What rows do not lose of what planes take off, since few entries are far from the middle at once, to be added to
+    either side: `[side, instance, *rows]`.
+
+    `sum_k min(|A_k| below_k, t near_k) - t length^2`, of each vector for itself (`ops/bend.py`). Any t >= 0 will do; a
+    sum that is not a number says nothing.
+    """
+    names = LETTERS[: len(part.node)]
+
+    def along(value: Tensor) -> Tensor:
+        value = part.windowed(value, names, names)
+        return value.reshape(value.shape[0], *(1,) * len(part.rows), *value.shape[1:])
+
+    below, above, near, far = (along(x) for x in bend[:4])
+    length = along(bend.length.unsqueeze(-1))
+    unit = gamma(length, math.prod(part.node) + SLACK)
+
+    def kept(a: Tensor, ends: tuple[Tensor, Tensor], rooms: tuple[Tensor, Tensor]) -> Tensor:
+        """Of coefficients that take off the first of the two where they are positive."""
+        loss, room = a.abs() * torch.where(a > 0, *ends), torch.where(a > 0, *rooms)
+        with torch.no_grad():  # near the best t what is kept hardly depends on it
+            t = loss.sum(dim=-1, keepdim=True) / (room.sum(dim=-1, keepdim=True).sqrt() * length)
+            t = torch.nan_to_num(t, nan=0.0, posinf=0.0)
+        most = torch.zeros_like(t)
+        for share in SHARES:
+            some = torch.minimum(loss, share * t * room).sum(dim=-1, keepdim=True)
+            gain = some * (1 - unit) - share * t * length * length * (1 + unit)
+            most = torch.maximum(most, torch.where(torch.isfinite(gain), gain, 0))
+        return most
+
+    lower = kept(part.tensor[0], (below, above), (near, far))
+    upper = kept(part.tensor[-1], (above, below), (far, near))
+    gains = replace(part, tensor=torch.stack([lower, -upper]), node=(*part.node[:-1], 1))
+    return gains.contract(lower.new_ones(1, *gains.node))
 
 
 def _sum(parts: list[Rows]) -> Coefficients:

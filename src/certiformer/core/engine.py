@@ -69,6 +69,7 @@ class Engine:
     substitutions: dict[int, Substitution] = field(init=False, default_factory=dict)
     tangents: dict[int, Substitution] = field(init=False, default_factory=dict)
     around: dict[tuple[int, int], Reach] = field(init=False, default_factory=dict)  # middles of their own, by axis
+    lengths: dict[int, Tensor] = field(init=False, default_factory=dict)  # how far nodes get from their middles
     sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     local_sizes: dict[int, Tensor] = field(init=False, default_factory=dict)
     gaps: dict[int, Tensor] = field(init=False, default_factory=dict)
@@ -123,6 +124,7 @@ class Engine:
             return Box(value, value)
         if self.scheme.by_inputs(node):
             return self._interval(node)
+        form: Form | None = None
         if node.index in self.scheme.anchors:
             self.form(node)
             box = self.boxes[node.index]
@@ -132,6 +134,8 @@ class Engine:
                 self.products.forms[node.index] = form
         if self.scheme.style.intersect and not node.op.exact and not isinstance(node.op, Rounded):
             box = box.met(self._interval(node))
+        if form is not None and node.index in self.scheme.bent:  # around the middle of what is left of the box
+            self.lengths[node.index] = by_form(self, node, box.centre, form).distance
         return box
 
     def _interval(self, node: Node) -> Box:
@@ -166,7 +170,8 @@ class Engine:
             plain, _ = self._rows(node, shift=False)
             box = box.met(plain)
         if self.scheme.by_tangents(node):
-            box = box.met(self._rows(node, shift=True, tangent=True)[0])
+            other, found = self._rows(node, shift=True, tangent=True)
+            box, form = box.met(other), found if node.index in self.scheme.bent else form
         return box, form
 
     def _reach(self, node: Node, box: Box, form: Form) -> Reach:
@@ -214,7 +219,9 @@ class Engine:
     def _wanted(self, node: Node) -> bool:
         """Whether the linear form of a node is wanted."""
         index = node.index
-        return index in self.scheme.anchors or index in self.scheme.measured or self.products.wants(self, node)
+        if index in self.scheme.anchors or index in self.scheme.measured:
+            return True
+        return self.products.wants(self, node) or (index in self.scheme.bent and self.products.small(self, node))
 
     def _windows(
         self, start: Node, shape: Shape, rows: Start, node: Node, *, shift: bool, tangent: bool, apart: bool = False

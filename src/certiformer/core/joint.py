@@ -134,9 +134,13 @@ class Products:
 
         Which instances are bounded together says nothing here: what is proved of one does not depend on others.
         """
+        return node.index in engine.scheme.formed and self.small(engine, node)
+
+    @staticmethod
+    def small(engine: Engine, node: Node) -> bool:
+        """Whether the linear form of a node takes little memory."""
         entries = 2 * engine.ball.dimension * math.prod(node.shape)
-        small = entries * engine.ball.centre.element_size() <= engine.memory // KEPT
-        return node.index in engine.scheme.formed and small
+        return entries * engine.ball.centre.element_size() <= engine.memory // KEPT
 
     def joint(self, engine: Engine, node: Node) -> Joint | None:
         """What is known of sums of entries of the right factor of a product, if anything is."""

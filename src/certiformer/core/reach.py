@@ -100,6 +100,8 @@ def by_form(engine: Engine, node: Node, middle: Tensor, form: Form) -> Reach:
         away = away + form.offset_gap.abs()
     if form.gap is not None:
         away = away + engine.ball.magnitude(form.gap[None])[0]
+    slack = engine.slack(node, form.size)
+    away = away if slack is None else away + slack
     e = direction(middle)
     reach = Reach(
         engine.ball.distance(form.centre) + norm(away, 2.0, dim=-1),
@@ -120,6 +122,8 @@ def vectors(engine: Engine, node: Node) -> tuple[tuple[Box, ...], tuple[Tensor, 
         own = [axis % len(parent.shape) for j, axis in node.op.measures if j == k]
         boxes.append(_centred(engine, parent, own))
     lengths = [_far(engine, parents[k], boxes[k], axis % len(parents[k].shape)) for k, axis in node.op.measures]
+    if node.op.bends and parents[0].index in engine.lengths:
+        lengths.append(engine.lengths[parents[0].index])
     return tuple(boxes), tuple(lengths)
 
 

@@ -171,6 +171,16 @@ class Scheme:
         return frozenset(i for n in self.graph.nodes if n.op.distances for i in n.inputs)
 
     @cached_property
+    def bent(self) -> frozenset[int]:
+        """Nodes that functions which bend are taken of, whose distance from the middle of their box is wanted; what is
+        measured has another middle."""
+        if self.anchors:
+            return frozenset()
+        of_bends = {i for n in self.graph.nodes if n.op.bends for i in n.inputs} - self.measured
+        nodes = (self.graph.nodes[i] for i in sorted(of_bends))
+        return frozenset(n.index for n in nodes if n.perturbed and self.by_tangents(n) and not self.by_inputs(n))
+
+    @cached_property
     def products(self) -> dict[int, tuple[Node, tuple[Node, ...]]]:
         """Products whose right factor is taken together, with the node that it rearranges, and by what."""
         if not self.style.joint or self.anchors:

@@ -157,12 +157,26 @@ class Slope(NamedTuple):
     upper: Tensor
 
 
+class Bend(NamedTuple):
+    """What the planes of a function of one variable leave out next to the middle m of a box, entry by entry.
+
+    With `u = x - m`, `below (1 - u^2 / near)_+` may be added to the lower plane and `above (1 - u^2 / far)_+` taken off
+    the upper one. Along the last axis u is no longer than `length`: few entries can be far away at once.
+    """
+
+    below: Tensor  # [instances, *shape], none of them negative
+    above: Tensor
+    near: Tensor
+    far: Tensor
+    length: Tensor  # [instances, *shape[:-1]]
+
+
 class Planes(NamedTuple):
     """`sum_k lower_k x_k + offset[0] <= f(x) <= sum_k upper_k x_k + offset[1]` for every x in the box.
 
     Slopes are those of the first inputs: others are constants of the instance, which the planes were made with.
     `remainder`, where given, bounds the distance of f along the last axis from the plane half way between the two, as
-    a vector in the Euclidean norm: less than its entries one by one.
+    a vector in the Euclidean norm: less than its entries one by one. `bend`, where given, says how much nearer f is.
     """
 
     outputs: str
@@ -170,6 +184,7 @@ class Planes(NamedTuple):
     lower: Tensor | None = None  # offsets [instances | 1, *output shape]; None is zero
     upper: Tensor | None = None
     remainder: Tensor | None = None  # [instances, *output shape[:-1]]
+    bend: Bend | None = None
 
     def parallel(self) -> Planes:
         """These planes, whose slopes below and above are equal, as such."""
@@ -189,6 +204,7 @@ class Op(ABC):
     constants: ClassVar[int] = 0  # inputs at the end that are constants of the instance: planes have no slopes for them
     distances: ClassVar[bool] = False  # whether its planes gain from `Box.distance`
     measures: ClassVar[tuple[tuple[int, int], ...]] = ()  # inputs and axes along which `tangent` asks for lengths
+    bends: ClassVar[bool] = False  # whether `tangent` gains from the length of its input along the last axis
     simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1
     kink: ClassVar[float | None] = None  # where a function of one variable bends all at once
     summary: ClassVar[str] = ""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .base import Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register, root_of, ulp
+from .bend import Bending
 
 
 class Elementwise(Op):
@@ -258,7 +259,7 @@ class Sqrt(OfPositives, Positive, Monotone, Convex):
 
 @register
 @dataclass(frozen=True)
-class Tanh(Monotone):
+class Tanh(Bending, Monotone):
     """`tanh(x)`: convex below zero, concave above; across zero, lines tangent on one side through the other end.
 
     The slope is found by bisection. Whatever slope comes out, `tanh(x) - slope x` has its minimum over the box at the
@@ -268,6 +269,7 @@ class Tanh(Monotone):
     name = "tanh"
     summary = "one-sided: chord and middle tangent; across zero: tangents through the far end"
     steps: ClassVar[int] = 60
+    turns = (-0.6584789484624083543125, 0.6584789484624083543125)
 
     def function(self, x: Tensor) -> Tensor:
         return torch.tanh(x)
@@ -308,13 +310,26 @@ class Tanh(Monotone):
         return below, self.least(below, l, u), above, -self.least(above, -u, -l)
 
     def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes:
-        """The slope half way between those of the two lines."""
-        (l, u), (below, _, above, _) = boxes[0], self.lines(*boxes[0])
-        slope = below / 2 + above / 2
+        """The slope half way between those of the two lines, or that in the middle (`Bending`)."""
+        (box,) = boxes
+        below, _, above, _ = self.lines(box.lower, box.upper)
+
+        def lines(slope: Tensor) -> Planes:
+            return self._between(slope, box)
+
+        usual = lines(below / 2 + above / 2)
+        return self.near(box, usual, lines, lengths[0]) if lengths else usual
+
+    def _between(self, slope: Tensor, box: Box) -> Planes:
+        """Lines of this slope."""
+        l, u = box.lower, box.upper
         lower, upper = self.least(slope, l, u), -self.least(slope, -u, -l)
         size = slope * torch.maximum(l.abs(), u.abs()) + lower.abs() + upper.abs() + 1
         axes = letters(l.dim() - 1)
         return Planes(axes, (Slope(axes, axes, slope, slope),), *outward(lower, upper, size, self.ulps))
+
+    def second(self, x: Tensor) -> Tensor:
+        return -2 * torch.tanh(x) * self.derivative(x)
 
     def least(self, slope: Tensor, l: Tensor, u: Tensor) -> Tensor:
         """`min over [l, u] of tanh(x) - slope x`, for any slope: at an end or where `tanh' = slope`, x <= 0."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .base import Box, Op, Planes, Shape, Slope, letters, outward, register, ulp
+from .bend import Bending
 from .elementwise import Convex, Elementwise, Monotone, OfPositives, Positive
 
 SIDE = 4  # points of the hull on either side of the middle
@@ -57,14 +58,19 @@ class Smooth(Elementwise):
         return self._between(*self.slopes(*boxes[0]), boxes[0])
 
     def tangent(self, boxes: tuple[Box, ...], lengths: tuple[Tensor, ...]) -> Planes | None:
-        """The slope half way between those of the two lines."""
-        below, above = self.slopes(*boxes[0])
-        slope = below / 2 + above / 2
-        return self._between(slope, slope, boxes[0])
+        """The slope half way between those of the two lines, or that in the middle (`Bending`)."""
+        (box,) = boxes
+        below, above = self.slopes(box.lower, box.upper)
+
+        def lines(slope: Tensor) -> Planes:
+            return self._between(slope, slope, box)
+
+        usual = lines(below / 2 + above / 2)
+        return self.near(box, usual, lines, lengths[0]) if isinstance(self, Bending) and lengths else usual
 
     def _between(self, below: Tensor, above: Tensor, box: Box) -> Planes:
         """Lines of these slopes."""
-        l, u = box
+        l, u = box.lower, box.upper
         under, over = self.least(below, l, u, 1.0), -self.least(above, l, u, -1.0)
         largest = torch.maximum(l.abs(), u.abs())  # libraries evaluate x(1 + erf(..)) and the like to within |x| ulps
         under, _ = outward(under, under, (1 + below.abs()) * largest + under.abs(), self.ulps)
@@ -141,7 +147,7 @@ class Smooth(Elementwise):
 
 @register
 @dataclass(frozen=True)
-class Gelu(Smooth):
+class Gelu(Bending, Smooth):
     """`x Phi(x)`, with Phi the normal distribution: convex within `|x| <= sqrt 2`, concave outside."""
 
     name = "gelu"
@@ -149,6 +155,7 @@ class Gelu(Smooth):
     inflections = (-math.sqrt(2), math.sqrt(2))
     convex_first = False
     flats = (-0.7517915246935644574579,)
+    turns = (-2.0, 0.0, 2.0)
 
     def function(self, x: Tensor) -> Tensor:
         return torch.nn.functional.gelu(x)
@@ -157,13 +164,17 @@ class Gelu(Smooth):
         density = torch.exp(-x * x / 2) * (1 / math.sqrt(2 * math.pi))
         return torch.erfc(x * -math.sqrt(0.5)) / 2 + x * density
 
+    def second(self, x: Tensor) -> Tensor:
+        x = x.clamp(-100, 100)  # beyond, f'' is 0 to the last digit, and squares may overflow
+        return (2 - x * x) * torch.exp(-x * x / 2) * (1 / math.sqrt(2 * math.pi))
+
     def floor(self, *floors: float) -> float:
         return -0.1699712074799037
 
 
 @register
 @dataclass(frozen=True)
-class GeluTanh(Smooth):
+class GeluTanh(Bending, Smooth):
     """`x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2`, the approximation of GELU by tanh."""
 
     name = "gelu_tanh"
@@ -173,6 +184,7 @@ class GeluTanh(Smooth):
     flats = (-0.7524614220710162584880,)
     rate: ClassVar[float] = math.sqrt(2 / math.pi)
     cubic: ClassVar[float] = 0.044715
+    turns = (-2.01348072462425792808, 0.0, 2.01348072462425792808)
 
     def function(self, x: Tensor) -> Tensor:
         return torch.nn.functional.gelu(x, approximate="tanh")
@@ -184,13 +196,21 @@ class GeluTanh(Smooth):
         bell = 4 * e / ((1 + e) * (1 + e))  # 1 - tanh^2
         return torch.sigmoid(2 * inner) + x * bell * (self.rate / 2) * (1 + 3 * self.cubic * x * x)
 
+    def second(self, x: Tensor) -> Tensor:
+        x = x.clamp(-100, 100)
+        inner = 2 * self.rate * (x + self.cubic * x * x * x)
+        rate, rise = 2 * self.rate * (1 + 3 * self.cubic * x * x), 12 * self.rate * self.cubic * x
+        s = torch.sigmoid(inner)
+        first = s * torch.sigmoid(-inner)
+        return 2 * first * rate + x * (first * (1 - 2 * s) * rate * rate + first * rise)
+
     def floor(self, *floors: float) -> float:
         return -0.1700407505712541
 
 
 @register
 @dataclass(frozen=True)
-class Silu(Smooth):
+class Silu(Bending, Smooth):
     """`x / (1 + exp(-x))`: convex within `|x| <= 2.3994`, concave outside."""
 
     name = "silu"
@@ -198,6 +218,7 @@ class Silu(Smooth):
     inflections = (-2.399357280515467667833, 2.399357280515467667833)
     convex_first = False
     flats = (-1.278464542761073795109,)
+    turns = (-3.435840993535110688952, 0.0, 3.435840993535110688952)
 
     def function(self, x: Tensor) -> Tensor:
         return torch.nn.functional.silu(x)
@@ -205,18 +226,23 @@ class Silu(Smooth):
     def derivative(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x) * (1 + x * torch.sigmoid(-x))
 
+    def second(self, x: Tensor) -> Tensor:
+        s = torch.sigmoid(x)
+        return s * torch.sigmoid(-x) * (2 + x * (1 - 2 * s))
+
     def floor(self, *floors: float) -> float:
         return -0.2784645427610739
 
 
 @register
 @dataclass(frozen=True)
-class Sigmoid(Smooth):
+class Sigmoid(Bending, Smooth):
     """`1 / (1 + exp(-x))`: convex below zero, concave above."""
 
     name = "sigmoid"
     summary = "hull slopes; offsets at ends and where f' = slope"
     inflections = (0.0,)
+    turns = (-1.316957896924816708625, 1.316957896924816708625)
 
     def function(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x)
@@ -224,24 +250,32 @@ class Sigmoid(Smooth):
     def derivative(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x) * torch.sigmoid(-x)
 
+    def second(self, x: Tensor) -> Tensor:
+        s = torch.sigmoid(x)
+        return s * torch.sigmoid(-x) * (1 - 2 * s)
+
     def floor(self, *floors: float) -> float:
         return 0.0
 
 
 @register
 @dataclass(frozen=True)
-class Erf(Smooth):
+class Erf(Bending, Smooth):
     """The error function: convex below zero, concave above."""
 
     name = "erf"
     summary = "hull slopes; offsets at ends and where f' = slope"
     inflections = (0.0,)
+    turns = (-math.sqrt(0.5), math.sqrt(0.5))
 
     def function(self, x: Tensor) -> Tensor:
         return torch.erf(x)
 
     def derivative(self, x: Tensor) -> Tensor:
         return torch.exp(-x * x) * (2 / math.sqrt(math.pi))
+
+    def second(self, x: Tensor) -> Tensor:
+        return -2 * x * self.derivative(x)
 
     def floor(self, *floors: float) -> float:
         return -1.0
@@ -373,7 +407,7 @@ class Cube(Smooth):
         return 3 * x * x
 
     def _between(self, below: Tensor, above: Tensor, box: Box) -> Planes:
-        l, u = box
+        l, u = box.lower, box.upper
         under, over = self.least(below, l, u, 1.0), -self.least(above, l, u, -1.0)
         largest = torch.maximum(l.abs(), u.abs())
         size = 4 * largest * largest * largest + torch.maximum(below.abs(), above.abs()) * largest

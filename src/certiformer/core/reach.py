@@ -328,7 +328,7 @@ def _closer(
     """A middle of linear functions and how far what was measured is from there, or another where that is less with all
     that moves taken together."""
     together, grams = measuring.together, engine.ball.grams(function)
-    if together is None or together.gram is None or grams is None:
+    if together is None or grams is None:
         return shift, distance
     middle, matrices = grams
     size = together.size(matrices)
@@ -386,21 +386,25 @@ def length(
     whole = norm(root, 2.0, dim=-1)
     weight = spectral(matrix * root.unsqueeze(-2)) * whole
     share = root * (whole * _inverse(root_of(weight))).unsqueeze(-1)
-    bound = torch.minimum(_worst(part, axis, gap), weight)
+    bound, rest = torch.minimum(_worst(part, axis, gap), weight), lost
     if vector is not None:
         each = blocks.matrix.unsqueeze(lead + 2).flatten(lead + 2, -2).movedim(-2, lead + 1)  # [.., places, rows, last]
         radius = blocks.values(vector.unsqueeze(-1), last=1).flatten(lead + 1)
         norms = spectral(each)
         total = (norms * radius).sum(dim=-1)
-        own = root_of(radius * _inverse(norms)).repeat_interleave(each.shape[-1], dim=-1)
-        share = torch.where((total < weight).unsqueeze(-1), own, share)
+        inverse, less = _inverse(norms), total < weight
+        own = root_of(radius * inverse).repeat_interleave(each.shape[-1], dim=-1)
+        share = torch.where(less.unsqueeze(-1), own, share)
+        left_out = torch.where(inverse > 0, 0, norms * radius).sum(dim=-1)
         weight, bound = torch.minimum(weight, total), torch.minimum(bound, total)
-    return Length(bound + lost, lost, weight, matrix * share.unsqueeze(-2))
+        rest = rest + torch.where(less, left_out, 0)
+    return Length(bound + lost, rest, weight, matrix * share.unsqueeze(-2))
 
 
 def _inverse(x: Tensor) -> Tensor:
-    """`1 / x`, 0 where x is 0."""
-    return torch.where(x > 0, 1 / torch.where(x > 0, x, 1), 0)
+    """`1 / x`, 0 where x is so small that its square is no normal number."""
+    counts = x > math.sqrt(least(x))
+    return torch.where(counts, 1 / torch.where(counts, x, 1), 0)
 
 
 class _Blocks(NamedTuple):

@@ -14,8 +14,8 @@ CHOOSING = """
     _reshape_alias _to_copy _unsafe_view abs alias amax amin cat chunk clamp clamp_max clamp_min clone contiguous copy
     detach diagonal embedding expand expand_as fill flatten flip full full_like gather index index_select
     lift_fresh_copy masked_fill max maximum min minimum movedim narrow neg new_full new_ones new_zeros ones ones_like
-    permute relu repeat reshape roll scalar_tensor select slice split split_with_sizes squeeze stack t to transpose
-    tril triu type_as unbind unsqueeze view where zeros zeros_like
+    permute relu repeat reshape roll scalar_tensor select select_scatter slice slice_scatter split split_with_sizes
+    squeeze stack t to transpose tril triu type_as unbind unsqueeze view where zeros zeros_like
 """
 ROUNDED_ONCE = ("add", "arange", "div", "mul", "rsub", "sub")  # from the exact result
 

@@ -224,9 +224,14 @@ def _inside(a: Tensor, gap: Tensor, vector: float) -> Tensor:
     return point
 
 
-def test_sums_without_squares_are_not_lost() -> None:
-    """Lengths of which the squares are no normal numbers count in full."""
-    together = reach.Together(100.0)
-    tiny = torch.full((1,), 1e-200, dtype=torch.float64)
-    together.add(reach.Length(tiny, 0 * tiny, tiny, torch.full((1, 2, 3), 1e-170, dtype=torch.float64)))
-    assert float(together.size(torch.zeros(1, 1, 2, 2, dtype=torch.float64))) >= 1e-200
+def test_rounding_and_sums_without_squares_are_not_lost() -> None:
+    """What rounding may add counts in full, and so do lengths of which the squares are no normal numbers."""
+    none = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
+    for weight, lost in ((1.0, 0.25), (1e-290, 0.0), (1e-300, 1e-150)):
+        together = reach.Together(100.0)
+        one = torch.ones(1, dtype=torch.float64)
+        root = torch.zeros(1, 2, 3, dtype=torch.float64)
+        root[0, 0, 0] = weight**0.5
+        together.add(reach.Length((weight + lost) * one, lost * one, weight * one, root))
+        assert float(together.size(none)) >= (weight + lost) * (1 - 1e-12)
+        assert float(together.lost) >= (lost if weight == 1 else weight + lost) * (1 - 1e-12)

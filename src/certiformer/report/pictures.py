@@ -78,7 +78,7 @@ def figure(pixels: Tensor, caption: str) -> str:
 def page(title: str, lead: str, figures: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
     """A page of pictures and a table of facts: no script, nothing from anywhere else."""
     sheet = css() + (
-        "figure{display:inline-block;margin:0 1rem 1rem 0}"
+        "figure{display:inline-block;vertical-align:top;max-width:240px;margin:0 1rem 1rem 0}"
         "figure img{image-rendering:pixelated;border:1px solid var(--line)}"
         "figcaption{max-width:14rem;color:var(--soft)}"
     )

@@ -77,13 +77,19 @@ def output(cell: Any) -> str:
     return "".join(part.get("text", "") for part in cell.get("outputs", []) if part.get("output_type") == "stream")
 
 
-def test_the_notebook_is_the_page_and_runs() -> None:
+def test_the_notebook_is_the_page() -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-    pytest.importorskip("nbclient", reason="nbclient is not installed")
     stored: Any = nbformat.read(tutorial_notebook.NOTEBOOK, as_version=4)
     expected = tutorial_notebook.cells(tutorial_notebook.PAGE.read_text(encoding="utf-8"))
     assert [(c.cell_type, c.source) for c in stored.cells] == expected, "run: python tools/tutorial_notebook.py"
     assert "background:" in str(stored.cells[-2].outputs)  # the coloured words
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_prints_what_the_page_says() -> None:
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    pytest.importorskip("nbclient", reason="nbclient is not installed")
+    stored: Any = nbformat.read(tutorial_notebook.NOTEBOOK, as_version=4)
     page = tutorial_notebook.PAGE.read_text(encoding="utf-8")
     again = tutorial_notebook.executed(tutorial_notebook.made(page))
     printed = [output(cell) for cell in again.cells if cell.cell_type == "code"]

@@ -168,7 +168,17 @@ def test_without_an_eps_nothing_is_said_of_sets_that_reach_zero() -> None:
     assert not torch.isfinite(found.lower).any()
 
 
-@pytest.mark.parametrize(("method", "joint"), spread(["forward", "backward", "backward-forward"], [False, True]))
+@pytest.mark.parametrize(
+    ("method", "joint"),
+    [
+        ("forward", True),
+        ("backward-forward", False),
+        *(
+            pytest.param(*way, marks=pytest.mark.slow)
+            for way in (("forward", False), ("backward", True), ("backward", False))
+        ),
+    ],
+)
 def test_pieces_joint_balls_and_single_precision(method: Any, joint: bool) -> None:
     dtype, layers = (torch.float32 if joint else torch.float64), 1 if method == "forward" else 2
     prepared = prepare(random_model(layer_norm="standard", layers=layers, seed=3), IDS, dtype=dtype)

@@ -15,7 +15,7 @@ from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 
 
-@pytest.mark.parametrize("method", ["backward", "backward-forward"])
+@pytest.mark.parametrize("method", [pytest.param("backward", marks=pytest.mark.slow), "backward-forward"])
 def test_steps_only_ever_gain_and_stay_below_the_attack(method: Any) -> None:
     model = random_model(layers=2, scale=0.35, seed=3)
     plain = cf.radius(model, IDS, method=method, tolerance=1e-2)

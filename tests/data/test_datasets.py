@@ -57,6 +57,7 @@ def test_trees_and_phrases_write_words_alike():
 
 
 @needs_data
+@pytest.mark.slow
 def test_yelp_sizes():
     data = load_data("yelp", data_dir=DATA)
     assert (len(data.train), len(data.dev), len(data.test)) == (166_557, 5_000, 10_000)

@@ -25,6 +25,7 @@ from enclosure import WAYS, hold
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 transformers.logging.set_verbosity_error()
 
+from spread import spread  # noqa: E402
 from tiny import randomized  # noqa: E402
 
 COMMON: dict[str, Any] = {
@@ -115,7 +116,12 @@ TEXT: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "llama": (llama, ("eager", "sdpa")),
     "bloom": (bloom, ("eager",)),  # biases of its own for every head
 }
-PAIRS = [(name, attention) for name, (_, modes) in TEXT.items() for attention in modes]
+BOTH = ("bert", "llama")  # encoders are much alike, and decoders too: of the others one attention is for `make slow`
+PAIRS = [
+    pytest.param(name, mode, marks=() if name in BOTH or mode == modes[k % len(modes)] else pytest.mark.slow)
+    for k, (name, (_, modes)) in enumerate(TEXT.items())
+    for mode in modes
+]
 IDS = [3, 7, 11, 30, 4]
 
 
@@ -184,8 +190,7 @@ def test_a_decoder_needs_its_last_layer_at_the_last_position_alone(name: str, at
     assert (cut.upper <= full.upper + 1e-9).all()
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("kind", ["ViT", "DeiT"])
+@pytest.mark.parametrize(("kind", "attention"), spread(["DeiT", "ViT"], ["eager", "sdpa"]))
 def test_image_models_open_and_nothing_leaves_its_bounds(kind: str, attention: str) -> None:
     original = randomized(vision(kind, attention))
     model = cf.load(original)
@@ -234,8 +239,7 @@ class Encoder(nn.Module):
         return logits
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize(("norm_first", "batch_first"), spread([False, True], [True, False]))
 def test_the_encoder_of_torch(norm_first: bool, batch_first: bool) -> None:
     table = nn.Embedding(40, 8)
     activation = "relu" if norm_first else "gelu"

@@ -56,7 +56,7 @@ def test_a_radius_is_proved_and_not_much_more_is(method: Any, norm: float) -> No
     ("relaxation", "names", "most"),
     [
         ("tight", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 5.4),
-        ("paper", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 6.5),
+        pytest.param("paper", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 6.5, marks=pytest.mark.slow),
         ("tight", ("sst_1_small_standard",), 7.4),
     ],
 )

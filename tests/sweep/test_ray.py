@@ -19,6 +19,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 ROWS = 240
 
 
+@pytest.mark.slow
 def test_an_actor_that_dies_is_restarted_and_only_what_kills_every_one_is_lost(tmp_path, monkeypatch):
     import sweeping
 
@@ -38,7 +39,7 @@ def test_a_cluster_that_is_not_there_is_one_line(monkeypatch):
         on_ray.OnRay(1)
 
 
-@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("workers", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_without_enough_gpus_nothing_is_left_in_the_folder(model, tmp_path, monkeypatch, workers):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     asked = {"eps": 0.01, "split": "test", "out": tmp_path / "out"}

@@ -90,9 +90,11 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 WAYS = ((2.0, 1), (math.inf, 1), (1.0, 2), (1.5, 1), (2.0, 2))
 
 
+MODELS = [("gelu", 2.0, 2), ("gelu", math.inf, 1)] + [(f, *way) for f, way in zip(FUNCTIONS, cycle(WAYS), strict=False)]
+
+
 @pytest.mark.parametrize(
-    ("name", "p", "layers"),
-    [("gelu", 2.0, 2), ("gelu", math.inf, 1)] + [(f, *way) for f, way in zip(FUNCTIONS, cycle(WAYS), strict=False)],
+    ("name", "p", "layers"), [pytest.param(*m, marks=() if m[2] == 1 else pytest.mark.slow) for m in MODELS]
 )
 @pytest.mark.usefixtures("everywhere")
 def test_no_point_leaves_the_bounds_of_any_node(name: str, p: float, layers: int) -> None:

@@ -91,6 +91,22 @@ def test_a_sum_with_an_identity_or_what_is_spread_along_an_axis(grad: bool) -> N
             torch.testing.assert_close(dense(start + other), dense(start) + dense(other), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("links", [FREE, (Link(0, 0), None)])
+@pytest.mark.parametrize("how", ["shifted", "balanced"])
+def test_a_constant_taken_off_is_the_constant_that_is_given_back(how: str, links: Links) -> None:
+    """On rows that sum to 1 both say the same, to the last bit; and the median leaves the least for the weights."""
+    a = made((4, 3), (4, 5), links)
+    weights = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    less, constant = getattr(a, how)(weights)
+    assert constant.node == (4, 1)
+    torch.testing.assert_close(dense(less) + dense(constant), dense(a), rtol=0, atol=1e-15)
+    assert float(dense(constant).abs().max()) > 0.1
+    if how == "shifted" and links == FREE:
+        left = (dense(less).abs() * weights[:, None, None]).sum(-1)
+        for other in dense(a).unbind(-1):  # a weighted median is one of the entries
+            assert bool(((dense(a) - other[..., None]).abs() * weights[:, None, None]).sum(-1).ge(left - 1e-12).all())
+
+
 @pytest.mark.parametrize("before", [0, 2])
 def test_through_a_slice_of_one_entry_the_zeros_are_not_stored(before: int) -> None:
     """Rows with an axis of size 1 are linked to the entry; without one, or of more entries, zeros are put beside."""

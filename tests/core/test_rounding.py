@@ -183,3 +183,31 @@ def test_coefficients_that_vanish_are_not_forgotten(
     prepared = prepare(cf.Model(module=Chain(sizes, first=first)), x, dtype=dtype)
     problem = problem_of([(prepared, (0,))], p=2.0, method=method, relaxation="tight")
     assert not bool((problem.margins(torch.tensor([0.2], dtype=dtype)).lower > 0).any())
+
+
+class Two(torch.nn.Module):
+    """Two linear layers at one position, all of random entries."""
+
+    def __init__(self, first: torch.Tensor, second: torch.Tensor) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, 0] @ self.first @ self.second
+
+
+@pytest.mark.parametrize("method", ["forward", "backward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_taken_off_is_what_any_order_of_summation_may_lose(method: Any, dtype: torch.dtype) -> None:
+    """`k u |A| |W| |x|` for each product of k terms, in whichever order: more than one order shows."""
+    generator = torch.Generator().manual_seed(0)
+    first, second = (torch.randn(8, n, generator=generator, dtype=dtype) for n in (8, 2))
+    x = torch.randn(1, 8, generator=generator, dtype=dtype)
+    prepared = prepare(cf.Model(module=Two(first, second)), x, dtype=dtype)
+    problem = problem_of([(prepared, (0,))], p=2.0, method=method, relaxation="tight")
+    eps = torch.tensor([1e-3], dtype=dtype)
+    found, bare = problem.margins(eps), problem.margins(eps, rounding=False)
+    row = (second[:, prepared.label] - second[:, 1 - prepared.label]).abs()
+    lost = 8 * torch.finfo(dtype).eps / 2 * (row @ first.T.abs() @ x[0].abs())  # of each of the two products
+    assert float(bare.lower - found.lower) >= 2 * float(lost)
+    assert float(found.upper - bare.upper) >= 2 * float(lost)

@@ -37,6 +37,7 @@ class Style:
     sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
     tangents: bool  # measure how far vectors get with planes of equal slopes and remainders that are vectors
     joint: bool  # sums of entries of the right factor of a product are bounded as such
+    unchecked: bool  # planes beyond those that certificates know
 
 
 EVERY = sys.maxsize  # softmax
@@ -48,6 +49,7 @@ PAPER = Style(
     sweep_probabilities=True,
     tangents=False,
     joint=False,
+    unchecked=False,
 )
 TIGHT = Style(
     intersect=True,
@@ -57,6 +59,7 @@ TIGHT = Style(
     sweep_probabilities=False,
     tangents=True,
     joint=True,
+    unchecked=True,
 )
 STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 

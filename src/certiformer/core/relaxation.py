@@ -39,6 +39,11 @@ class Style:
     joint: bool  # sums of entries of the right factor of a product are bounded as such
     unchecked: bool  # planes beyond those that certificates know
 
+    @property
+    def checkable(self) -> Style:
+        """Without what certificates cannot say."""
+        return replace(self, tangents=False, joint=False, unchecked=False)
+
 
 EVERY = sys.maxsize  # softmax
 PAPER = Style(

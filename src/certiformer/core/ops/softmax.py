@@ -202,11 +202,11 @@ class OfDifferences(Op):
         low0, _ = outward(low0, low0, size, ulps=4 * n + 32)
         above = self._in_logs(a, c, top_m)
         if len(parameters) > 2:
-            other, share = self._in_odds(a, c, top_m), parameters[2].clamp(0, 1)
+            odds, share = self._in_odds(a, c, top_m), parameters[2].clamp(0, 1)
             above = _Upper(
-                torch.lerp(above.slopes, other.slopes, share.unsqueeze(-1)),
-                torch.lerp(above.offset, other.offset, share),
-                2 * above.size + 2 * other.size,
+                torch.lerp(above.slopes, odds.slopes, share.unsqueeze(-1)),
+                torch.lerp(above.offset, odds.offset, share),
+                2 * above.size + 2 * odds.size,
                 above.value,
             )
         _, up0 = outward(above.offset, above.offset, above.size, ulps=4 * n + 32)

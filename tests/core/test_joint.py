@@ -14,6 +14,7 @@ from certiformer.core import joint as together
 from certiformer.core import relaxation
 from certiformer.core.coefficients import Coefficients
 from certiformer.core.deadline import NEVER
+from certiformer.core.form import Form
 from certiformer.core.joint import KEPT, Joint, Meeting, Sums
 from certiformer.core.sets import Ball, Piece
 from certiformer.questions.inputs import prepare, problem_of
@@ -128,6 +129,67 @@ def test_what_is_gained_is_lost_by_planes(shares: bool) -> None:
                 left = sign * (value - planes - added)
                 worst = min(worst, float(left.min()))
     assert worst >= -1e-9
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_between_two_functions_what_is_gained_is_lost_by_planes(shares: bool) -> None:
+    """The same where every entry of y lies between two linear functions of a ball, anywhere."""
+    torch.manual_seed(6)
+    heads, n, m, width, d = 2, 3, 4, 5, 4
+    low, high = torch.randn(2, heads, m, width, d, dtype=torch.float64)
+    start, more = torch.randn(heads, m, width, dtype=torch.float64), 0.1
+    rise = more + (high - low).norm(dim=-1)  # how far apart they are where nothing moves: they do not cross
+    lower, upper = start - low.norm(dim=-1), start + rise + high.norm(dim=-1)
+    function = torch.cat([low, -high], dim=2)
+    zero = torch.zeros(1, heads, n, m, dtype=torch.float64)
+    joint = Joint(
+        turn=torch.cat([start - lower, upper - start - rise], dim=-1)[None],
+        gain=torch.zeros(1, heads, m, 2 * width, dtype=torch.float64),
+        gram=torch.einsum("hmjd,hmld->hmjl", function, function)[None, None],
+        sizes=function.norm(dim=-1)[None, None],
+        start=zero + 0.5,
+        size=zero + 1,
+        terms=0.0,
+    )
+    part = Coefficients.matrix(torch.randn(1, 6, heads, n, width, dtype=torch.float64), (heads, n, width))
+    share = tuple(torch.rand(1, heads, n, m, width, dtype=torch.float64) for _ in range(2)) if shares else None
+    node = type("Node", (), {"shape": (heads, n, m)})()
+    gain = Meeting(joint, part, NEVER).gain(node, share, room=50)
+    more_of, offset = gain.coefficients.tensor, gain.offset
+    assert float(more_of[0].max()) > 0.1
+    a, lx, ux = part.tensor[0, 0], zero[0] - 0.5, zero[0] + 0.5
+    worst = torch.inf
+    for delta in torch.nn.functional.normalize(torch.randn(200, d, dtype=torch.float64), dim=-1):
+        ends = start + low @ delta, start + rise + high @ delta
+        for y in (*ends, ends[0] + torch.rand_like(start).round() * (ends[1] - ends[0])):
+            for x in (lx, ux, lx + torch.rand_like(lx).round()):
+                value = torch.einsum("rhij,hik,hkj->r", a, x, y)
+                for side, sign in ((0, 1.0), (1, -1.0)):
+                    planes = _planes(a, sign, x, y, lx, ux, lower, upper, share)
+                    added = (more_of[side, 0] * x).sum(dim=(1, 2, 3)) + offset[side, 0]
+                    worst = min(worst, float((sign * (value - planes - added)).min()))
+    assert worst >= -1e-9
+    assert shares or worst < 0.05  # and all of it: the least of a sum is reached
+
+
+def test_sums_of_what_lies_between_two_functions_are_as_good_as_these() -> None:
+    """A row takes the function below where it is positive and the other where not: no more is lost."""
+    torch.manual_seed(7)
+    own = ball(2.0, 1)
+    centre, gap = torch.randn(2, 2, own.dimension, 3, 6, dtype=torch.float64)
+    offset, half = torch.randn(2, 3, 6, dtype=torch.float64), torch.rand(2, 3, 6, dtype=torch.float64)
+    engine = type("Engine", (), {"ball": own, "slack": lambda *_: None})()
+    found = together.sums_of(engine, None, Form(centre, gap, offset, half, None))  # type: ignore[arg-type]
+    assert found is not None
+    b = torch.randn(40, 6, dtype=torch.float64)
+    below, above = b.clamp(min=0), b.clamp(max=0)
+    functions = [torch.einsum("rj,zmkj->zmkr", x, centre + s * gap) for x, s in ((below, -1), (above, 1))]
+    least = torch.einsum("rj,zkj->zkr", below, offset - half) + torch.einsum("rj,zkj->zkr", above, offset + half)
+    least = least + own.extremes((functions[0] + functions[1])[None])[0][0]
+    both = together.halved(b, found.offset.shape[-1])
+    root = torch.einsum("rj,tzkjl,rl->tzkr", both, found.gram, both).clamp(min=0).sqrt().sum(dim=0)
+    bound = torch.einsum("rj,zkj->zkr", both, found.offset) - root
+    assert torch.allclose(bound, least, rtol=1e-9, atol=1e-9)
 
 
 def _planes(

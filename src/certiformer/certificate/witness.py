@@ -73,7 +73,7 @@ def _choices(engine: Recording, node: Node, planes: Planes) -> dict[str, Tensor]
     if isinstance(op, OfDifferences):
         a, c = op.ranges(boxes[0])
         shares = op.parameters(*boxes) if settings is None else settings
-        points = [torch.minimum(torch.maximum(a + t.clamp(0, 1) * (c - a), a), c) for t in shares]
+        points = [torch.minimum(torch.maximum(a + t.clamp(0, 1) * (c - a), a), c) for t in shares[:2]]
         return {f"point.{i}.lower": points[0], f"point.{i}.upper": points[1]}
     if isinstance(op, Normalize):
         return {f"tangent.{i}": (planes.slopes[0].lower != 0).any(dim=-1)}

@@ -289,7 +289,8 @@ class Counter(Visitor[Rows]):
     def _together(self, node: Node, a: Rows) -> None:
         """What sums of entries of the right factor of a product take, looked at together (`joint.py`)."""
         x, y = self.graph.parents(node)
-        n, total = y.shape[-1], x.shape[-1]
+        at, _ = self.scheme.products[node.index]
+        n, total = y.shape[-1] * (1 if at.index in self.scheme.local else 2), x.shape[-1]  # two functions of each
         squares = products_of_two(n) if by_products(n, total) else n * n
         batch = math.prod(max(s, 1 if a.linked[b] is not None else y.shape[b]) for b, s in enumerate(a.stored[:-2]))
         rows = 2 * self.instances * a.free * batch * a.stored[-2]

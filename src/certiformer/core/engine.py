@@ -346,6 +346,8 @@ class Engine:
         else:
             boxes = tuple(self.box(p) for p in parents)
         settings = self.parameters.get(node.index)
+        if node.op.checked is not None and not self.scheme.style.unchecked:
+            settings = (settings or node.op.parameters(*boxes))[: node.op.checked]
         planes = node.op.planes(*boxes) if settings is None else node.op.tuned(settings, *boxes)
         valid = node.op.valid(*boxes)
         if valid is not None:
@@ -470,17 +472,19 @@ class Engine:
     def _form(self, node: Node, function: Tensor, offset: Tensor) -> Form:
         """The two sides of a sweep's result as centre and gap."""
         offset = offset - self.nominal[node.index]
-        if function.shape[0] == 1 and offset.shape[0] == 1:
-            centre, gap, middle, half = function[0], None, offset[0], None
-        else:
-            centre, gap = (function[0] + function[-1]) / 2, (function[-1] - function[0]) / 2
-            middle, half = (offset[0] + offset[-1]) / 2, (offset[-1] - offset[0]) / 2
+        centre, gap, middle, half = function[0], None, offset[0], None
+        if function.shape[0] > 1:
+            centre, gap = (function[0] + function[1]) / 2, (function[1] - function[0]) / 2
+        if offset.shape[0] > 1:
+            middle, half = (offset[0] + offset[1]) / 2, (offset[1] - offset[0]) / 2
         if not self.rounding:
             return Form(centre, gap, middle, half, None)
         size = self.ball.magnitude(centre[None])[0] + middle.abs() + self.nominal[node.index].abs()
         size = size + self._vanished(size) / ulp(size)  # coefficients that underflowed, whatever meets the form
-        if gap is not None and half is not None:
-            size = size + self.ball.magnitude(gap[None])[0] + half.abs()
+        if gap is not None:
+            size = size + self.ball.magnitude(gap[None])[0]
+        if half is not None:
+            size = size + half.abs()
         return Form(centre, gap, middle, half, size)
 
 

@@ -5,11 +5,12 @@ planes put there the least that `w_ik` would be if every `y_kj` were at its wors
 
     (x_ik - l_ik) (w_ik - e_ik),        l_ik <= x_ik,
 
-and `w_ik`, one linear function of y, hardly ever is that small: by a linear form of y, `w_ik - e_ik` is at least some
-`D_ik >= 0`. So `sum_k D_ik (x_ik - l_ik)` is added to the lower function, and the like is taken off the upper one. For
-every D between 0 and what is proved the planes stay sound. Where they are mixed with those that touch at the upper end
-of x, it is the share of the first that counts. `B gram B'` is linear in the products of two numbers of B: where those
-are fewer than the numbers of `B gram` for all k, they are what is multiplied.
+and `w_ik`, one linear function of y, hardly ever is that small: by the linear functions below and above y, of which a
+positive coefficient takes the one and a negative one the other, `w_ik - e_ik` is at least some `D_ik >= 0`. So
+`sum_k D_ik (x_ik - l_ik)` is added to the lower function, and the like is taken off the upper one. For every D between
+0 and what is proved the planes stay sound. Where they are mixed with those that touch at the upper end of x, it is the
+share of the first that counts. `B gram B'` is linear in the products of two numbers of B: where those are fewer than
+the numbers of `B gram` for all k, they are what is multiplied.
 """
 
 from __future__ import annotations
@@ -41,11 +42,16 @@ BLOCK = 4  # numbers whose products with all that follow are made together
 
 class Sums(NamedTuple):
     """A node over a set, in deviations from its nominal value: for every row b of numbers along the last axis, `b y` is
-    `b offset`, give or take `|b| gap + sum_blocks sqrt(b gram b')`."""
+    `b offset`, give or take `|b| gap + sum_blocks sqrt(b gram b')`.
 
-    offset: Tensor  # [instance, *shape]
-    gap: Tensor  # [instance, *shape]
-    gram: Tensor  # [block, instance, *shape, shape[-1]]
+    Where y is not one linear function, give or take the same everywhere, the last axis holds two for every entry, that
+    below and the other one negated; b are then the positive and the negative parts of the row (`halved`), and the row
+    times y is at least that.
+    """
+
+    offset: Tensor  # [instance, *shape], the last axis once or twice as long
+    gap: Tensor  # as offset
+    gram: Tensor  # [block, instance, *shape of offset, its last axis again]
 
     def take(self, row: int) -> Sums:
         """Those of one instance."""
@@ -77,24 +83,33 @@ def products(graph: Graph) -> dict[int, tuple[Node, tuple[Node, ...]]]:
 
 def sums_of(engine: Engine, node: Node, form: Form) -> Sums | None:
     """What a linear form of a node says of sums of its entries; None where the set has no such matrices."""
-    found = engine.ball.grams(form.centre)
+    function, offset, size = form.centre, form.offset, form.size
+    gap = torch.zeros_like(offset) if form.offset_gap is None else form.offset_gap.abs()
+    if form.gap is not None:
+        function = torch.cat([function - form.gap, -function - form.gap], dim=-1)
+        offset, gap = torch.cat([offset - gap, -offset - gap], dim=-1), torch.zeros_like(gap)
+    found = engine.ball.grams(function)
     if found is None:
         return None
     middle, gram = found
-    gap = torch.zeros_like(form.offset) if form.offset_gap is None else form.offset_gap.abs()
+    slack = engine.slack(node, size)
+    if slack is not None and size is not None:  # of the form, and of its parts along the normals of a piece
+        gap = gap + slack + size * gamma(size, 16 * (engine.ball.dimension + SLACK))
     if form.gap is not None:
-        gap = gap + engine.ball.magnitude(form.gap[None])[0]
-    slack = engine.slack(node, form.size)
-    if slack is not None and form.size is not None:  # of the form, and of its parts along the normals of a piece
-        gap = gap + slack + form.size * gamma(form.size, 16 * (engine.ball.dimension + SLACK))
-    return Sums(form.offset + middle, gap, gram)
+        gap = torch.cat([gap, gap], dim=-1)
+    return Sums(offset + middle, gap, gram)
+
+
+def halved(a: Tensor, width: int) -> Tensor:
+    """Rows `[.., j]` as sums of that many numbers take them: as they are, or their positive and negative parts."""
+    return a if width == a.shape[-1] else torch.cat([a.clamp(min=0), (-a).clamp(min=0)], dim=-1)
 
 
 class Joint(NamedTuple):
-    """A product, ready for sweeps: D is `B turn + |B| gain - lost - sum_blocks sqrt(B gram B')` below and the same with
-    `-turn` above, for the share B of the coefficients."""
+    """A product, ready for sweeps: D is `B turn + |B| gain - lost - sum_blocks sqrt(B gram B')`, for B the share of the
+    coefficients below, of those above negated, as the sums take it (`halved`)."""
 
-    turn: Tensor  # [instance, *batch, k, j]
+    turn: Tensor  # [instance, *batch, k, j], j as long as that of the sums
     gain: Tensor  # [instance, *batch, k, j]
     gram: Tensor  # [block, instance, *batch, k, j, j]
     sizes: Tensor  # [block, instance, *batch, k, j]: the roots of its diagonal
@@ -107,18 +122,26 @@ def joint_of(engine: Engine, node: Node, sums: Sums) -> Joint | None:
     """How a product is met, over the boxes of its factors."""
     x, y = engine.graph.parents(node)
     box, nominal = engine.box(y), engine.nominal[y.index]
-    centre, radius = (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
+    width = sums.offset.shape[-1]
+    if width == y.shape[-1]:  # around the middle of the box, from which either end is as far
+        start, radius = nominal - box.centre, box.radius
+        sizes = nominal.abs() + box.centre.abs() + radius
+    else:  # from the end that would be the worst for itself
+        start = torch.cat([nominal - box.lower, box.upper - nominal], dim=-1)
+        radius = torch.zeros_like(start)
+        sizes = torch.cat([nominal.abs() + box.lower.abs(), nominal.abs() + box.upper.abs()], dim=-1)
     gain, terms = radius - sums.gap, 0.0
     if engine.rounding:
-        terms = 4 * (y.shape[-1] + engine.ball.dimension + SLACK)
-        sizes = sums.offset.abs() + nominal.abs() + centre.abs() + radius + sums.gap
+        terms = 4 * (width + engine.ball.dimension + SLACK)
+        sizes = sums.offset.abs() + sizes + sums.gap
         if too_many(sizes, 2 * terms):
             return None
         gain = gain - gamma(sizes, terms) * sizes - 4 * math.sqrt(terms * tiny(sizes))  # squares may vanish
+    turn = sums.offset + start
     left, start = engine.box(x), engine.nominal[x.index]
     size = torch.maximum(left.lower.abs(), left.upper.abs()) + start.abs()
     roots = root_of(sums.gram.diagonal(dim1=-2, dim2=-1))
-    return Joint(sums.offset + nominal - centre, gain, sums.gram, roots, start - left.lower, size, terms)
+    return Joint(turn, gain, sums.gram, roots, start - left.lower, size, terms)
 
 
 @dataclass(eq=False)
@@ -237,7 +260,8 @@ class Meeting:
         a, parts = self.part.squeezed(), list[Tensor]()
         a = a.expand(2, *a.shape[1:])
         total = self.joint.turn.shape[-2]
-        step = max(1, min(total, room // (HELD * a.numel() * max(1, self.joint.turn.shape[0] // a.shape[1]))))
+        wide = self.joint.turn.shape[-1] // a.shape[-1]
+        step = max(1, min(total, room // (HELD * wide * a.numel() * max(1, self.joint.turn.shape[0] // a.shape[1]))))
         axes = SIDE + self.rows + self.batch + self.i + OWN[0] + self.j
         for first in range(0, total, step):
             here = slice(first, min(total, first + step))
@@ -253,6 +277,7 @@ class Meeting:
     def _worth(self, a: Tensor, axes: str, here: slice, *, few: bool = False) -> Tensor:
         """D of coefficients `[instance, *axes]`, those above negated. `few`: squares by products of two."""
         joint, k, l = self.joint, OWN[0], OWN[1]
+        a = halved(a, joint.turn.shape[-1])
         left, right = INSTANCE + axes, INSTANCE + self.batch + k + self.j
         out = INSTANCE + self.batch + "".join(x for x in axes if x not in self.batch + k + self.j) + k
         count = 2 * joint.terms + (2 * products_of_two(a.shape[-1]) if few else 0)

@@ -40,8 +40,8 @@ class Recording(Engine):
     def __post_init__(self) -> None:
         super().__post_init__()
         # the linear form of the output is of no use, and a certificate knows the middle of the usual planes alone
-        style = replace(self.scheme.style, tangents=False, joint=False)
-        self.scheme = replace(self.scheme, anchors=self.scheme.anchors - {self.graph.output.index}, style=style)
+        scheme, last = self.scheme, self.graph.output.index
+        self.scheme = replace(scheme, anchors=scheme.anchors - {last}, style=scheme.style.checkable)
 
     @staticmethod
     def of(problem: Problem, ball: Perturbation, instance: int, *, loosened: float) -> Recording:

@@ -37,6 +37,12 @@ class Style:
     sweep_probabilities: bool  # bound probabilities by sweeps, not only by their range
     tangents: bool  # measure how far vectors get with planes of equal slopes and remainders that are vectors
     joint: bool  # sums of entries of the right factor of a product are bounded as such
+    unchecked: bool  # planes beyond those that certificates know
+
+    @property
+    def checkable(self) -> Style:
+        """Without what certificates cannot say."""
+        return replace(self, tangents=False, joint=False, unchecked=False)
 
 
 EVERY = sys.maxsize  # softmax
@@ -48,6 +54,7 @@ PAPER = Style(
     sweep_probabilities=True,
     tangents=False,
     joint=False,
+    unchecked=False,
 )
 TIGHT = Style(
     intersect=True,
@@ -57,6 +64,7 @@ TIGHT = Style(
     sweep_probabilities=False,
     tangents=True,
     joint=True,
+    unchecked=True,
 )
 STYLES: Mapping[Relaxation, Style] = {"paper": PAPER, "tight": TIGHT}
 

@@ -63,8 +63,7 @@ def file_name(prepared: Prepared, positions: tuple[int, ...], p: float) -> str:
 
 def checkable(problem: Problem) -> Problem:
     """A problem that proves by nothing but what a certificate can say."""
-    style = replace(problem.style, tangents=False, joint=False)
-    return replace(problem, compiled=problem.compiled.plain, style=style)
+    return replace(problem, compiled=problem.compiled.plain, style=problem.style.checkable)
 
 
 def write_radii(

@@ -142,7 +142,8 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     example: Counterexample | None = None
     how: Method | Literal["enumeration"] = "enumeration"
     bounded = not few or (question.replaced is not None and substitutes.count > FEW)
-    hull = _over_hull(prepared, substitutes, options) if bounded else None
+    over = _hull(prepared, substitutes, options, check=file is not None) if bounded else None
+    hull = _over_hull(prepared, substitutes, *over) if over is not None else None
     if few and (hull is None or (hull.reason != CONTRADICTION and not hull.proves)):
         margin, example, reason = _enumerate(prepared, substitutes, options, question.progress)
         status = "refuted" if example is not None else "certified" if margin > 0 and reason is None else "unknown"
@@ -175,19 +176,20 @@ def _certify_words(prepared: Prepared, question: CertifyQuestion, options: Optio
     def content() -> bytes:
         if few:
             return of_combinations(prepared, substitutes, problem_of([(prepared, (0,))], p=math.inf), margin)
-        return of_hull(subject(prepared), *_hull(prepared, substitutes, options), vertices(prepared, substitutes))
+        assert over is not None
+        return of_hull(subject(prepared), *over, vertices(prepared, substitutes))
 
     return with_file(result, file, content)
 
 
-def _hull(prepared: Prepared, substitutes: Candidates, options: Options) -> tuple[Problem, Choices]:
-    """All mixtures of the substitutes, and what is asked about them."""
+def _hull(prepared: Prepared, substitutes: Candidates, options: Options, *, check: bool) -> tuple[Problem, Choices]:
+    """All mixtures of the substitutes, and what is asked about them: by what a certificate can say, to `check` it."""
     assert prepared.ids is not None
     problem = problem_of([(prepared, tuple(substitutes.ids))], options, p=math.inf)
     moves = {
         i: _embedded(prepared, [_replaced(prepared.ids, {i: c}) for c in cs], i) for i, cs in substitutes.ids.items()
     }
-    return problem, Choices.of(prepared.embeddings[None], moves, most=substitutes.most)
+    return checkable(problem) if check else problem, Choices.of(prepared.embeddings[None], moves, most=substitutes.most)
 
 
 class _Hull(NamedTuple):
@@ -202,9 +204,8 @@ class _Hull(NamedTuple):
         return self.margin > 0 and self.reason is None
 
 
-def _over_hull(prepared: Prepared, substitutes: Candidates, options: Options) -> _Hull:
+def _over_hull(prepared: Prepared, substitutes: Candidates, problem: Problem, choices: Choices) -> _Hull:
     """Bounds over all mixtures of the substitutes, of as many words at once as may be replaced."""
-    problem, choices = _hull(prepared, substitutes, options)
     box, reasons = problem.over(choices, [0])
     margin = float(box.lower.min())
     if reasons[0] is not None or not math.isfinite(margin):

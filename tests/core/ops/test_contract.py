@@ -245,6 +245,37 @@ def test_probabilities_of_differences_far_from_zero() -> None:
                 assert decimal.Decimal(float(box.lower[i, k])) <= p <= decimal.Decimal(float(box.upper[i, k]))
 
 
+def test_softmax_lies_under_a_line_in_its_log_odds() -> None:
+    """Over wide boxes much lower than `exp` under its chord in log p, which is what certificates know."""
+    op = REGISTRY["softmax of differences"]()
+    wide = torch.tensor([[[0.0, 4.0], [4.0, 0.0]], [[0.0, 9.0], [9.0, 0.0]]], dtype=torch.float64)
+    box = Box(-wide, wide)
+    known = op.tuned(op.parameters(box)[: op.checked], box)
+    found = op.planes(box)
+    assert found.upper is not None
+    assert known.upper is not None
+    assert bool((found.upper < known.upper - 0.1).all())  # at z = 0, where p is a half
+    assert bool((found.upper > 0.5).all())
+    assert torch.equal(found.slopes[0].lower, known.slopes[0].lower)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7, 1e30, 1e300])
+def test_log_odds_that_are_far_away(far: float) -> None:
+    """Planes are numbers, and hold at both ends, also where probabilities are 0 and 1 to the last bit."""
+    op = REGISTRY["softmax of differences"]()
+    for low, high in ((-far, far), (far / 2, far), (-far, -far / 2), (-1.0, far), (-far, 1.0)):
+        z = torch.tensor([[[0.0, low], [-high, 0.0]], [[0.0, high], [-low, 0.0]]], dtype=torch.float64)
+        box = Box(z.amin(dim=0)[None], z.amax(dim=0)[None])
+        ones = torch.ones(1, 2, 2, dtype=torch.float64)
+        for planes in (op.planes(box), op.tuned((ones / 2, ones / 2, ones[..., 0]), box)):
+            (slope,), upper = planes.slopes, planes.upper
+            assert upper is not None
+            assert bool(torch.isfinite(upper).all())
+            for at in z:
+                above = upper[0] + (slope.upper[0] * at).sum(dim=-1)
+                assert bool((above >= op.forward(at)).all())
+
+
 @pytest.mark.parametrize("divisor", [49.0, math.sqrt(768)])
 def test_a_quotient_counts_both_of_its_roundings(divisor: float) -> None:
     x = torch.rand(4000, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 1

@@ -206,6 +206,7 @@ class Op(ABC):
     measures: ClassVar[tuple[tuple[int, int], ...]] = ()  # inputs and axes along which `tangent` asks for lengths
     bends: ClassVar[bool] = False  # whether `tangent` gains from the length of its input along the last axis
     simplex: ClassVar[bool] = False  # whether the entries along the last axis of the output sum to 1
+    checked: ClassVar[int | None] = None  # how many of its first parameters certificates know; None: all
     kink: ClassVar[float | None] = None  # where a function of one variable bends all at once
     summary: ClassVar[str] = ""
 

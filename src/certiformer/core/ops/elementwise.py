@@ -320,6 +320,11 @@ class Tanh(Bending, Monotone):
         usual = lines(below / 2 + above / 2)
         return self.near(box, usual, lines, lengths[0]) if lengths else usual
 
+    def above(self, box: Box) -> Planes:
+        """Lines of the slope of the upper one, which is not negative."""
+        _, _, slope, _ = self.lines(box.lower, box.upper)
+        return self._between(slope.clamp(min=0), box)
+
     def _between(self, slope: Tensor, box: Box) -> Planes:
         """Lines of this slope."""
         l, u = box.lower, box.upper

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .base import OWN, Box, Narrowed, Op, Planes, Shape, Slope, letters, outward, register
-from .elementwise import chord
+from .elementwise import Tanh, chord
+
+LARGEST = 1e6  # log-odds
 
 
 @register
@@ -19,7 +22,7 @@ class Softmax(Op):
     """`p_j = 1 / sum_k exp(s_k - s_j)` over the last axis, bounded in one piece through the differences of scores."""
 
     name = "softmax"
-    summary = "one piece: tangent of 1/(sum of chords) below; chord in log p of the tangent of -logsumexp above"
+    summary = "one piece: tangent of 1/(sum of chords) below; lines in log p or the log-odds of their tangent above"
 
     def forward(self, *x: Tensor) -> Tensor:
         return x[0].softmax(dim=-1)
@@ -60,19 +63,36 @@ class Softmax(Op):
         yield cls(), ((2, 2, 5),)
 
 
+class _Upper(NamedTuple):
+    """A plane above: its slopes, its offset, how large what was added up for it is, and its value where it touches."""
+
+    slopes: Tensor  # [..., j, k]
+    offset: Tensor  # [..., j]
+    size: Tensor
+    value: Tensor
+
+
+class _Steep(Tanh):
+    """`tanh` with slopes found as well as they are needed: any slope is sound."""
+
+    steps: ClassVar[int] = 12
+
+
 @register
 @dataclass(frozen=True)
 class OfDifferences(Op):
     """`p_j = 1 / sum_k exp(z_jk)` for differences `z_jk = s_k - s_j` in `[a, c]`, zero on the diagonal.
 
     Below: the tangent plane (in the middle) of the convex `1 / SE(z)`, where `SE` puts the chord in the place of every
-    `exp`. Above: `exp` under its chord in `log p`, and the tangent plane of the concave `-logsumexp(z)`. No denominator
-    can reach zero. The entries of a row sum to 1, which a sweep may use.
+    `exp`. Above: `exp` under its chord in `log p`, and the tangent plane of the concave `-logsumexp(z)`; or, where that
+    is less in the middle, the logistic function under a line in the log-odds `log p/(1 - p) = -logsumexp_{k != j}(z)`,
+    and the tangent plane of these. No denominator can reach zero. The entries of a row sum to 1, which a sweep may use.
     """
 
     name = "softmax of differences"
-    summary = "as softmax, on the differences of scores, bounded one by one"
+    summary = "as softmax, on the differences of scores, bounded one by one; above also by a line in the log-odds"
     simplex = True
+    checked = 2
 
     def forward(self, *x: Tensor) -> Tensor:
         own = torch.eye(x[0].shape[-1], dtype=torch.bool, device=x[0].device)
@@ -149,15 +169,22 @@ class OfDifferences(Op):
         return slope * close.unsqueeze(-1), lower, upper
 
     def parameters(self, *boxes: Box) -> tuple[Tensor, ...]:
-        """Where in the box the lower and the upper plane touch: in the middle."""
+        """Where in the box the lower and the upper plane touch: in the middle. How much of the upper one is that in the
+        log-odds: all where it is less there."""
         half = torch.full_like(boxes[0].lower, 0.5)
-        return half, half
+        if half.shape[-1] == 1:
+            return half, half
+        a, c = self.ranges(boxes[0])
+        with torch.no_grad():
+            less = self._in_odds(a, c, a / 2 + c / 2).value < self._in_logs(a, c, a / 2 + c / 2).value
+        return half, half, less.to(half.dtype)
 
     def tuned(self, parameters: tuple[Tensor, ...], *boxes: Box) -> Planes:
+        """With a share of the upper plane in the log-odds where there is a third parameter."""
         a, c = self.ranges(boxes[0])  # [..., j, k]
         n = a.shape[-1]
         width = c - a
-        m, top_m = (torch.minimum(torch.maximum(a + t.clamp(0, 1) * width, a), c) for t in parameters)
+        m, top_m = (torch.minimum(torch.maximum(a + t.clamp(0, 1) * width, a), c) for t in parameters[:2])
         # below; everything relative to exp(top), so that every exponential is representable
         middle = a / 2 + c / 2
         top = c.amax(dim=-1, keepdim=True)
@@ -170,22 +197,61 @@ class OfDifferences(Op):
         other = 1 - torch.eye(n, dtype=a.dtype, device=a.device)
         low_z = -value * chord / total * other  # gradient of 1 / SE at m
         low0 = value.squeeze(-1) - (low_z * m).sum(dim=-1)
-        # above
+        largest = torch.maximum(a.abs(), c.abs()) + width
+        size = (low_z.abs() * largest).sum(dim=-1) + low0.abs() + 1
+        low0, _ = outward(low0, low0, size, ulps=4 * n + 32)
+        above = self._in_logs(a, c, top_m)
+        if len(parameters) > 2:
+            odds, share = self._in_odds(a, c, top_m), parameters[2].clamp(0, 1)
+            above = _Upper(
+                torch.lerp(above.slopes, odds.slopes, share.unsqueeze(-1)),
+                torch.lerp(above.offset, odds.offset, share),
+                2 * above.size + 2 * odds.size,
+                above.value,
+            )
+        _, up0 = outward(above.offset, above.offset, above.size, ulps=4 * n + 32)
+        names = letters(low0.dim() - 1)
+        inputs = names + OWN[0]
+        return Planes(names, (Slope(inputs, inputs, low_z, above.slopes),), low0, up0)
+
+    def _in_logs(self, a: Tensor, c: Tensor, m: Tensor) -> _Upper:
+        """`kappa log p + lift >= p`, and `log p` under its tangent plane at m."""
         log_lo, log_hi = -torch.logsumexp(c, dim=-1), -torch.logsumexp(a, dim=-1)
         p_lo, p_hi = log_lo.exp(), log_hi.exp()
         gap = log_hi - log_lo
         steep = gap > 1e-6
         kappa = torch.where(steep, (p_hi - p_lo) / torch.where(steep, gap, torch.ones_like(gap)), p_hi)
         lift = torch.maximum(p_lo - kappa * log_lo, p_hi - kappa * log_hi)  # kappa t + lift >= exp(t) on the range
-        up_z = -kappa.unsqueeze(-1) * torch.softmax(top_m, dim=-1) * other
-        up0 = lift - kappa * torch.logsumexp(top_m, dim=-1) - (up_z * top_m).sum(dim=-1)
-        largest = torch.maximum(a.abs(), c.abs()) + width
-        size = (low_z.abs() + up_z.abs()).mul(largest).sum(dim=-1) + low0.abs() + up0.abs() + 1
-        size = size + kappa * (log_lo.abs() + log_hi.abs()) + lift.abs()
-        low0, up0 = outward(low0, up0, size, ulps=4 * n + 32)
-        names = letters(low0.dim() - 1)
-        inputs = names + OWN[0]
-        return Planes(names, (Slope(inputs, inputs, low_z, up_z),), low0, up0)
+        other = 1 - torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        slopes = -kappa.unsqueeze(-1) * torch.softmax(m, dim=-1) * other
+        value = lift - kappa * torch.logsumexp(m, dim=-1)
+        size = kappa * (log_lo.abs() + log_hi.abs()) + lift.abs()
+        return self._touching(a, c, m, slopes, value, size)
+
+    def _in_odds(self, a: Tensor, c: Tensor, m: Tensor) -> _Upper:
+        """`p = (1 + tanh(t / 2)) / 2` under a line of t, the log-odds, and these under their tangent plane at m."""
+        own = torch.eye(a.shape[-1], dtype=torch.bool, device=a.device)
+        others = [x.masked_fill(own, -math.inf) for x in (a, c, m)]
+        hi, lo, at = (-torch.logsumexp(x, dim=-1) for x in others)
+        # where t is so large that p is 0 or 1 to the last bit the line is flat, at 1
+        flat = ~(torch.maximum(lo.abs(), hi.abs()) < LARGEST)
+        box = Box(torch.where(flat, 0, lo) / 2, torch.where(flat, 0, hi) / 2)
+        line = _Steep().above(box)
+        (slope,) = line.slopes
+        assert line.upper is not None
+        kappa = torch.where(flat, 0, slope.upper / 4)
+        lift = torch.where(flat, 1, (1 + line.upper) / 2)
+        slopes = -kappa.unsqueeze(-1) * torch.softmax(others[2], dim=-1)
+        value = lift + kappa * torch.where(flat, 0, at)
+        size = kappa * (lo.abs() + hi.abs()) + lift.abs() + math.log(a.shape[-1]) + 4
+        return self._touching(a, c, m, slopes, value, torch.where(flat, 1, size))
+
+    @staticmethod
+    def _touching(a: Tensor, c: Tensor, m: Tensor, slopes: Tensor, value: Tensor, size: Tensor) -> _Upper:
+        """A plane of these slopes with this value at m."""
+        offset = value - (slopes * m).sum(dim=-1)
+        largest = torch.maximum(a.abs(), c.abs()) + (c - a)
+        return _Upper(slopes, offset, size + (slopes.abs() * largest).sum(dim=-1) + offset.abs() + 1, value)
 
     @classmethod
     def examples(cls) -> Iterator[tuple[Op, tuple[Shape, ...]]]:

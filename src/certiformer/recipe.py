@@ -12,6 +12,7 @@ Activation = Literal["relu", "gelu"]
 LayerNormKind = Literal["no_var", "standard", "none"]
 TrainingPrecision = Literal["float32", "bfloat16"]
 MovedNorm = Literal["1", "2", "inf"]
+MovedParts = Literal["sum", "logs"]
 LAYER_NORMS: tuple[LayerNormKind, ...] = get_args(LayerNormKind)
 SHORT_NAMES = {  # of flags whose fields are called as in Hugging Face's configurations
     "num_hidden_layers": "--layers",
@@ -111,6 +112,7 @@ class Recipe:
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
+    certify_parts: MovedParts = option("sum", "How that penalty adds up what moves: the sum, or that of logarithms.")
     bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
     bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
     bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
@@ -158,6 +160,7 @@ class Recipe:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number of 0 or more")
         one_of("precision", self.precision, get_args(TrainingPrecision))
         one_of("certify_norm", self.certify_norm, get_args(MovedNorm))
+        one_of("certify_parts", self.certify_parts, get_args(MovedParts))
 
 
 def with_epochs(recipe: R, texts: int) -> R:
@@ -180,6 +183,7 @@ class FineTuning(Recipe):
     word_dropout: float = option(0.0, "Share of words shown as unknown.")
     score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
     averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
+    certify_parts: MovedParts = option("logs", "How that penalty adds up what moves: the sum, or that of logarithms.")
     train_texts: int = option(0, "Training texts to take, drawn at random by the seed; 0 takes all.")
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ def inputs():
 
 
 def by_hand(module: Attention, x, position, u, step=1e-4):
-    """The sums of the definition, from the Jacobians along one direction."""
+    """The sums of the definition, from the Jacobians along one direction: scores, LayerNorm, answer."""
     move = torch.zeros_like(x)
     move[:, position] = step * x[:, position].norm(dim=-1, keepdim=True) * u / u.norm(dim=-1, keepdim=True)
 
@@ -60,7 +60,7 @@ def by_hand(module: Attention, x, position, u, step=1e-4):
     scores = (ds - ds.mean(dim=-1, keepdim=True)).square().sum(dim=(1, 2))
     norms = (dz.square().sum(dim=-1) / z0.square().sum(dim=-1)).sum(dim=1)
     answer = 0.1 * (dy - dy.mean(dim=-1, keepdim=True)).square().sum(dim=1)
-    return (scores + norms + answer) / step**2
+    return torch.stack([scores, norms, answer]) / step**2
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -70,19 +70,41 @@ def test_it_is_the_movement_in_the_worst_direction(fused):
     torch.manual_seed(3)
     found = float(movement(module, x, positions=places, step=1e-4, power_steps=60).detach())
     directions = torch.randn(200, BATCH, D, dtype=torch.float64)
-    tried = torch.stack([by_hand(module, x, 2, u) for u in directions]).amax(dim=0).mean()
+    tried = torch.stack([by_hand(module, x, 2, u).sum(dim=0) for u in directions]).amax(dim=0).mean()
     assert found >= 0.999 * float(tried.detach())  # no direction moves more
     best = []
     for b in range(BATCH):  # the movement is a quadratic form of the direction: its largest eigenvalue
         basis = torch.eye(D, dtype=torch.float64)
         row = x[b : b + 1]
-        single = [float(by_hand(module, row, 2, e[None])[0].detach()) for e in basis]
-        pairs = [[float(by_hand(module, row, 2, (a + c)[None])[0].detach()) for c in basis] for a in basis]
+        single = [float(by_hand(module, row, 2, e[None]).sum().detach()) for e in basis]
+        pairs = [[float(by_hand(module, row, 2, (a + c)[None]).sum().detach()) for c in basis] for a in basis]
         form = torch.tensor(
             [[p if i == j else p - (single[i] + single[j]) / 2 for j, p in enumerate(ps)] for i, ps in enumerate(pairs)]
         )
         best.append(float(torch.linalg.eigvalsh(form)[-1]))
     assert found == pytest.approx(sum(best) / BATCH, rel=5e-3)
+
+
+def test_with_logarithms_every_part_counts_by_its_own():
+    """No less than in any direction that is tried, and no more than if every part had its worst one to itself."""
+    module, x = Attention(), inputs()
+    with torch.no_grad():
+        module.q.weight.mul_(1000)  # scores outdo all else
+        directions = torch.randn(500, BATCH, D, dtype=torch.float64)
+        each = torch.stack([by_hand(module, x, 2, u, step=1e-6) for u in directions])  # [directions, parts, batch]
+    most = each.amax(dim=0)  # [parts, batch]
+    assert float((most[0] / most[1:].sum(dim=0)).min()) > 100
+    torch.manual_seed(3)
+    given = {"positions": torch.full((BATCH,), 2), "step": 1e-6, "power_steps": 60}
+    found = movement(module, x, parts="logs", **given)
+    assert float(each.log1p().sum(dim=1).amax(dim=0).mean()) * 0.999 <= found.item()
+    assert found.item() <= 1.1 * float(most.log1p().sum(dim=0).mean())
+    assert movement(module, x, **given).item() == pytest.approx(float(most.sum(dim=0).mean()), rel=0.5)
+    weights, share = [module.norm.weight, module.q.weight], {}
+    for parts in ("logs", "sum"):  # what it asks of the LayerNorm beside what it asks of the scores
+        norm, scores = torch.autograd.grad(movement(module, x, parts=parts, **given), weights)
+        share[parts] = float(norm.norm() / (scores * module.q.weight.detach()).norm())
+    assert share["logs"] > 10 * share["sum"]
 
 
 def test_more_power_steps_find_no_less():
@@ -142,6 +164,7 @@ def test_a_function_and_a_model_serve_too():
         ({"step": 0.0}, "step=0.0"),
         ({"power_steps": -1}, "power_steps=-1"),
         ({"norm": 0.5}, "norm"),
+        ({"parts": "all"}, "parts"),
         ({"model": nn.Linear(D, D).double()}, "neither attention"),
     ],
 )

@@ -6,7 +6,10 @@ word `t` of each text, and a small step `h = step |x_t|_p` in the direction u in
     M = sum over LayerNorms and positions i of |dz_i|^2 / |z_i|^2  +  sum over rows of scores of |ds - mean(ds)|^2
         + 0.1 |dy - mean(dy)|^2, y the logits,
 
-and the penalty is `M / (step^2 layers)`, averaged over the texts. Where it is seen: `watching.py`.
+and the penalty is `M / (step^2 layers)`, averaged over the texts. With `parts="logs"` every LayerNorm, every layer's
+scores and the answer have an M of their own, and `sum of log(1 + M / step^2)` takes the place of `M / step^2`: in a
+pretrained model the first layer's scores may move ten thousand times as much as all else, and yet all is to shrink.
+Where it is seen: `watching.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
+from ..core.names import one_of
 from ..errors import InputError
 from ..models.model import Model
 from ..norms import norm_order
+from ..recipe import MovedParts
 from .watching import Seen, Watch
 
 MASKED = -1e9  # a score below this is a mask
@@ -37,14 +43,17 @@ def movement(
     norm: float | str = 2,
     step: float = 0.02,
     power_steps: int = 2,
+    parts: MovedParts = "sum",
 ) -> Tensor:
     """The penalty of a batch of embeddings `[batch, n, d]`, to be added to a loss: `loss + 0.1 * movement(...)`.
 
     `mask` [batch, n] is True at real tokens; a module that takes a second argument is called with it. `positions`
     [batch] or [batch, k] says which word of each text moves, or which ones together; by default one real token at
-    random. The module is run in evaluation mode, without dropout; a function is run as it is.
+    random. `parts="logs"` is for pretrained models, whose parts differ by orders of magnitude. The module is run in
+    evaluation mode, without dropout; a function is run as it is.
     """
     p = norm_order(norm)
+    one_of("parts", parts, get_args(MovedParts))
     if not isinstance(power_steps, int) or power_steps < 0:
         raise InputError(f"power_steps={power_steps!r}: expected a whole number of 0 or more")
     if not 0 < step < 1:
@@ -64,12 +73,14 @@ def movement(
             with torch.no_grad():  # the first step begins with what is seen moving at random, not with a word
                 moved = _shaken(resting) if k == 0 else _seen(module, x + move, mask)
             leaves = Seen(*([t.detach().requires_grad_(True) for t in part] for part in moved))
-            away = torch.autograd.grad(_moved(resting, leaves, mask, len(x)).sum(), _all(leaves))
+            far = _together(_moved(resting, leaves, mask, len(x)), step, parts)
+            away = torch.autograd.grad(far.sum(), _all(leaves))
             # to first order the way back from the moved point is that from the point at rest, whose graph is there
             (gradient,) = torch.autograd.grad(_all(at_rest), x, away, retain_graph=True)
             move = length * _unit(torch.nan_to_num(gradient) * chosen, p)
         layers = max(1, len(at_rest.scores))
-        return _moved(at_rest, _seen(module, x + move.detach(), mask), mask, len(x)).mean() / (step * step * layers)
+        moved_parts = _moved(at_rest, _seen(module, x + move.detach(), mask), mask, len(x))
+        return _together(moved_parts, step, parts).mean() / layers
 
 
 def _marked(x: Tensor, mask: Tensor | None, positions: Tensor | None) -> Tensor:
@@ -126,17 +137,15 @@ def _takes_two(module: Callable[..., Tensor]) -> bool:
     return sum(a.kind in kinds for a in inspect.signature(call).parameters.values()) > 1
 
 
-def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> Tensor:
-    """M of each text, `[batch]`."""
-    total = torch.zeros(
-        batch, dtype=(before.norms or before.scores)[0].dtype, device=(before.norms or before.scores)[0].device
-    )
+def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> list[Tensor]:
+    """M of each LayerNorm, of each layer's scores and of the answer, `[batch]`."""
+    found = []
     for a, b in zip(before.norms, after.norms, strict=True):
         tiny = torch.finfo(a.dtype).tiny
         share = (b - a).square().sum(dim=-1) / a.square().sum(dim=-1).clamp(min=tiny)  # [batch, ...]
         if mask is not None and share.shape == mask.shape:
             share = share * mask
-        total = total + share.reshape(batch, -1).sum(dim=1)
+        found.append(share.reshape(batch, -1).sum(dim=1))
     for a, b in zip(before.scores, after.scores, strict=True):
         a, b = (s.reshape(batch, -1, *s.shape[-2:]) for s in (a, b))  # [batch, heads, q, k]
         real = a > MASKED
@@ -145,12 +154,18 @@ def _moved(before: Seen, after: Seen, mask: Tensor | None, batch: int) -> Tensor
         move = torch.where(real, b, 0) - torch.where(real, a, 0)
         mean = move.sum(dim=-1, keepdim=True) / real.sum(dim=-1, keepdim=True).clamp(min=1)
         centred = torch.where(real, move - mean, 0)
-        total = total + centred.square().reshape(batch, -1).sum(dim=1)
+        found.append(centred.square().reshape(batch, -1).sum(dim=1))
     for a, b in zip(before.answers, after.answers, strict=True):
         move = (b - a).reshape(batch, -1)
         move = move - move.mean(dim=1, keepdim=True) if move.shape[1] > 1 else move
-        total = total + ANSWER * move.square().sum(dim=1)
-    return total
+        found.append(ANSWER * move.square().sum(dim=1))
+    return found
+
+
+def _together(moved: list[Tensor], step: float, parts: MovedParts) -> Tensor:
+    """All M of each text, over the square of the step, `[batch]`: their sum, or that of `log(1 + M)`."""
+    each = torch.stack(moved) / (step * step)  # [parts, batch]
+    return (each.log1p() if parts == "logs" else each).sum(dim=0)
 
 
 @contextmanager

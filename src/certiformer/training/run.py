@@ -223,7 +223,14 @@ class Run:
         part = self.rising.part(step / self.steps)
         if recipe.certify and part:
             places = some_words(batch, recipe.certify_words)
-            moved = movement(self.classifier, embeddings, batch.mask, positions=places, norm=recipe.certify_norm)
+            moved = movement(
+                self.classifier,
+                embeddings,
+                batch.mask,
+                positions=places,
+                norm=recipe.certify_norm,
+                parts=recipe.certify_parts,
+            )
             loss = loss + recipe.certify * part * moved
         if self.margin is not None and part:
             proved = of_short_texts(self.margin, embeddings, batch, share=recipe.bound_radius, words=recipe.bound_words)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -208,16 +207,11 @@ def test_a_picture_goes_the_models_own_way_too(monkeypatch: pytest.MonkeyPatch) 
         prepare(cf.load(model), picture)
 
 
-def small(kind: str) -> Iterator[str]:
-    for name in tiny.names(kind):
-        signature = inspect.signature(getattr(transformers, name).forward).parameters
-        if {"input_ids", "pixel_values"} & set(signature):
-            yield name
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(small(TEXTS)))
+@pytest.mark.parametrize("name", tiny.names(TEXTS))
 def test_no_class_is_answered_for_with_another_label(name: str) -> None:
+    if not {"input_ids", "pixel_values"} & set(inspect.signature(getattr(transformers, name).forward).parameters):
+        pytest.skip("takes neither ids nor pixels")
     try:
         model = tiny.build(name)
     except Exception as error:

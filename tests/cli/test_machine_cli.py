@@ -14,6 +14,7 @@ import pytest
 from certiformer import cli
 from certiformer.cli.commands import COMMANDS
 from certiformer.errors import InputError
+from spread import spread
 
 MACHINE = cli.MACHINE
 LOADED = """
@@ -110,13 +111,15 @@ def test_a_closed_pipe():
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as closed:
-        done = command("models", code="from certiformer.cli import main; import sys; main(sys.argv[1:])", stdout=closed)
+        done = command("--help", code="from certiformer.cli import main; import sys; main(sys.argv[1:])", stdout=closed)
     assert (done.returncode, len(done.stderr.splitlines())) == (MACHINE, 1)
     assert "closed" in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-@pytest.mark.parametrize("arguments", [["models"], ["--help"], ["radius", "--file", "né…–.txt"]])
+@pytest.mark.parametrize(
+    ("encoding", "arguments"),
+    spread(["ascii", "cp1252"], [["models"], ["--help"], ["radius", "--file", "né…–.txt"]]),
+)
 def test_an_output_that_lacks_letters(encoding, arguments):
     done = command(*arguments, env={"PYTHONIOENCODING": encoding})
     assert done.returncode == (2 if "--file" in arguments else 0)

@@ -70,7 +70,7 @@ def test_bounds_hold_for_embeddings_moved_inside_the_models_own_forward_pass(nam
 
 @pytest.mark.parametrize("ids", [PLAIN, PADDED], ids=["plain", "padded"])
 def test_attacks_find_what_the_models_own_forward_pass_does(ids: list[int]) -> None:
-    model = tiny.build("Esm" + TEXTS)
+    model = tiny.build("Esm" + TEXTS, num_hidden_layers=1)
     opened = replace(cf.load(model), vocabulary=tuple(f"w{i}" for i in range(40)))
     proved = cf.radius(opened, ids, positions=[[1], [0, 1, 2, 3, 4]], method="backward-forward", tolerance=0.2)
     attacked = cf.attack(opened, ids, positions=[[1], [0, 1, 2, 3, 4]], restarts=1)
@@ -104,7 +104,7 @@ def test_a_model_without_padding_is_attacked_in_batches_and_read_alone() -> None
 
 
 def test_inputs_with_other_constants_share_no_graph() -> None:
-    model = tiny.build("Roberta" + TEXTS)
+    model = tiny.build("Roberta" + TEXTS, num_hidden_layers=1)
     how: Any = {"positions": [[1]], "method": "backward-forward", "relaxation": "paper", "tolerance": 0.3}
     together = cf.radii(cf.load(model), [PLAIN, PADDED, MASKED], **how)
     alone = [cf.radius(cf.load(model), ids, **how) for ids in (PLAIN, PADDED, MASKED)]

@@ -141,7 +141,7 @@ def check(prepared: Any, *, ways: Any = WAYS) -> None:
         assert bounded == 3 or method in ("ibp", "forward") or relaxation == "paper"
 
 
-THOROUGH = ("bert", "deberta", "gpt2", "llama")
+THOROUGH = ("bert", "llama")
 METHODS = tuple((method, relaxation) for method, relaxation in WAYS if relaxation == "tight")
 FEW = (("backward", "tight"), ("backward-forward", "paper"))
 
@@ -160,8 +160,9 @@ def test_text_models_open_and_nothing_leaves_its_bounds(name: str, attention: st
     torch.testing.assert_close(
         graph.values(x)[-1][:, 0], prepared.model.module(x[:, 0]), rtol=tolerance, atol=tolerance
     )
-    # many of the graphs are much the same: some of them go through every method
-    check(prepared, ways=WAYS if name in THOROUGH and attention == TEXT[name][1][-1] else FEW)
+    # many of the graphs are much the same: an encoder and a decoder go through every method
+    few = FEW if name in BOTH else FEW[list(TEXT).index(name) % 2 :][:1]
+    check(prepared, ways=WAYS if name in THOROUGH and attention == TEXT[name][1][-1] else few)
 
 
 @pytest.mark.parametrize(("name", "attention"), [("gpt2", "sdpa"), ("llama", "eager")])

@@ -240,11 +240,12 @@ def test_control_characters_of_files_and_labels_are_shown_not_sent(folder, capsy
     (hostile / "config.json").write_text(json.dumps(config))
     (tmp_path / "lines.txt").write_text("a \x1b[31mgood\x9b film \u202e\n\x1b]0;title\x07\n", encoding="utf-8")
     call = ["--file", tmp_path / "lines.txt", "--model", hostile, "--device", "cpu"]
+    few = ["--attack-steps", "5", "--restarts", "1"]
     for command, more in (
-        ("radius", ["--method", "ibp"]),
-        ("attack", []),
-        ("importance", []),
-        ("certify", ["-e", "0.1"]),
+        ("radius", ["--method", "ibp", *few]),
+        ("attack", few),
+        ("importance", ["--method", "ibp"]),
+        ("certify", ["--method", "ibp", "-e", "0.1"]),
     ):
         for way in ([], ["--quiet"], ["--json"]):
             _, out, err = run(capsys, command, *call, *more, *way)

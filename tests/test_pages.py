@@ -26,7 +26,14 @@ def names(paths: list[Path]) -> list[str]:
     return [page.relative_to(ROOT).as_posix() for page in paths]
 
 
-@pytest.mark.parametrize("page", RUN, ids=names(RUN))
+# the Python of the tutorial is the notebook's, which is run by `make slow` too
+WHEN = [
+    pytest.param(p, id=n, marks=pytest.mark.slow if p == tutorial_notebook.PAGE else ())
+    for p, n in zip(RUN, names(RUN), strict=True)
+]
+
+
+@pytest.mark.parametrize("page", WHEN)
 def test_snippets_run_and_print_what_the_page_says(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name, shown in NEEDS.items():

@@ -91,21 +91,28 @@ def cut(norm: float, layer_norm: str, layers: int, sets: tuple[tuple[int, ...], 
     raise AssertionError("nothing was cut")
 
 
-def cases() -> list[Case]:
+FEW_DEEP, MANY_DEEP = (1, 1, 1, 1, 2), (1, 2)
+
+
+def cases(layers: tuple[int, ...] = FEW_DEEP) -> list[Case]:
+    """Every way of asking in turn with the norms, kinds of LayerNorm and numbers of layers."""
     ways = [
         (method, relaxation, extra)
         for extra in EXTRAS
         for method, relaxation in WAYS
         if method != "ibp" or extra in ("", "float32")
     ]
-    together = zip(ways, itertools.cycle(NORMS), itertools.cycle(LAYER_NORMS), itertools.cycle((1, 2)), strict=False)
+    together = zip(ways, itertools.cycle(NORMS), itertools.cycle(LAYER_NORMS), itertools.cycle(layers), strict=False)
     return [
-        Case(*way, norm, layer_norm, layers, tuple(SETS[(k // 2) % len(SETS)]))
-        for k, (way, norm, layer_norm, layers) in enumerate(together)
+        Case(*way, norm, layer_norm, deep, tuple(SETS[(k // 2) % len(SETS)]))
+        for k, (way, norm, layer_norm, deep) in enumerate(together)
     ]
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+DEEPER = [pytest.param(case, marks=pytest.mark.slow) for case in cases(MANY_DEEP) if case not in cases()]
+
+
+@pytest.mark.parametrize("case", [*cases(), *DEEPER], ids=str)
 def test_no_point_leaves_the_bounds_of_any_node(case: Case) -> None:
     problem, eps = case.problem()
     assert enclosed(problem, eps, samples=60) > 60
@@ -119,6 +126,7 @@ def test_every_norm_and_layer_norm_meets_every_extra() -> None:
         assert {c.method for c in some} >= set(METHODS)
         assert {c.norm for c in some} == set(NORMS)
         assert {c.layer_norm for c in some} == set(LAYER_NORMS)
+        assert {c.layers for c in some} == {1, 2}
         assert {len(s) for c in some for s in c.sets} == {1, 2, 3}
 
 

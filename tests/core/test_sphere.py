@@ -329,7 +329,9 @@ def test_no_point_of_a_certified_ball_changes_the_answer(kind: str) -> None:
 # ---- what it is worth ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if "large" not in k])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if "two" in k else ()) for k in KINDS if "large" not in k]
+)
 def test_bounds_are_closer_than_those_of_the_plain_graph(kind: str) -> None:
     """Not where the eps is of the size of the variance: what moves a vector along itself then tilts it less."""
     problem = problem_of([(KINDS[kind](), s) for s in SETS], p=2.0, method="backward", relaxation="tight")

@@ -111,7 +111,7 @@ def test_a_closed_pipe():
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as closed:
-        done = command("--help", code="from certiformer.cli import main; import sys; main(sys.argv[1:])", stdout=closed)
+        done = command("models", code="from certiformer.cli import main; import sys; main(sys.argv[1:])", stdout=closed)
     assert (done.returncode, len(done.stderr.splitlines())) == (MACHINE, 1)
     assert "closed" in done.stderr
 

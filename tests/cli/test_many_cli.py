@@ -39,7 +39,7 @@ def radii(document: Document) -> list[tuple[str, list[float | None]]]:
     return [(s.text, [p.certified for r in s.runs for p in r.places]) for s in document.results]
 
 
-@pytest.mark.parametrize("method", ["auto", "backward-forward"])
+@pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.slow), "backward-forward"])
 def test_together_is_as_alone(folder, capsys, tmp_path, method):
     (tmp_path / "lines.txt").write_text("\n".join(TEXTS))
     call = ["--model", folder, "--json", "--no-attack", "--device", "cpu", "--norm", "2", "--method", method]

@@ -4,7 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# most of what is installed is never imported: a module is compiled when it first is, and kept
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
 JOBS ?= 2
 
 .PHONY: demo test lint slow fuzz docs pages results release-check clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,16 @@ from certiformer.models import Classifier, Config, Embeddings, Model
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # several processes at work: one thread each
     torch.set_num_threads(1)
+
+gc.disable()  # until all is imported, of which nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is not looked through for garbage again and again, and what tests leave not so often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
+
 
 HERE = Path(__file__).resolve().parent
 REFERENCE = HERE / "reference"

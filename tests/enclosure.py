@@ -23,18 +23,20 @@ WAYS = tuple(itertools.product(METHODS, RELAXATIONS))
 EVALUATION = 1e-9  # what the evaluation of the points may be off by, relative to 1 + their size
 
 
-def pushed(problem: Problem, ball: Ball, target: Tensor, steps: int = 8) -> Tensor:
-    """Points of the balls where gradient steps have taken a combination of the margins far down."""
+def pushed(problem: Problem, ball: Ball, targets: Tensor, steps: int = 8) -> Tensor:
+    """Points `[targets, *centre shape]` of the balls where gradient steps have taken each of some combinations of the
+    margins far down."""
     graph, rows = problem.compiled.graph, problem.rows(list(range(len(problem))))
     eps = torch.einsum("zt,ztn->zn", ball.eps, ball.hot)[:, None, :, None]
     unit = torch.ones_like(ball.centre)
     if ball.width is not None:
         unit = torch.einsum("ztd,ztn->znd", ball.width, ball.hot)[:, None]
-    move = torch.zeros_like(ball.centre)  # in these units
+    move = ball.centre.new_zeros(len(targets), *ball.centre.shape)  # in these units
     for _ in range(steps):
         x = (ball.centre + unit * move).requires_grad_(True)
-        margins = (rows * graph.values(x)[-1][:, None]).flatten(2).sum(dim=2)
-        (g,) = torch.autograd.grad((margins * target).sum(), x)
+        outputs = graph.values(x.flatten(0, 1))[-1].unflatten(0, x.shape[:2])
+        margins = (rows * outputs[:, :, None]).flatten(3).sum(dim=3)  # [targets, instances, classes - 1]
+        (g,) = torch.autograd.grad((margins * targets[:, None]).sum(), x)
         g = g * unit * (eps > 0)
         if math.isinf(ball.p):
             g = g.sign()
@@ -52,7 +54,7 @@ def _largest(g: Tensor) -> Tensor:
 def _size(x: Tensor, ball: Ball) -> Tensor:
     """The norm of every position, or of all of them together."""
     tiny = torch.finfo(x.dtype).tiny
-    whole = x.flatten(2)[..., None, :] if ball.joint else x
+    whole = x.flatten(-2)[..., None, :] if ball.joint else x
     size = torch.linalg.vector_norm(whole, ord=ball.p, dim=-1, keepdim=True)
     return size.clamp(min=tiny)
 
@@ -60,10 +62,15 @@ def _size(x: Tensor, ball: Ball) -> Tensor:
 def cloud_of(problem: Problem, ball: Ball, samples: int) -> Tensor:
     """Sampled and attacked points `[instances, points, *input shape]`."""
     generator = torch.Generator().manual_seed(len(problem))
-    clouds = [ball.sample(samples, generator), ball.sample(samples // 3, generator, boundary=False)]
-    for target in torch.eye(problem.classes - 1).to(ball.centre):
-        clouds += [pushed(problem, ball, sign * target)[:, None] for sign in (1, -1)]
-    return torch.cat(clouds, dim=1)
+    each = torch.eye(problem.classes - 1).to(ball.centre)
+    return torch.cat(
+        [
+            ball.sample(samples, generator),
+            ball.sample(samples // 3, generator, boundary=False),
+            pushed(problem, ball, torch.cat([each, -each])).transpose(0, 1),
+        ],
+        dim=1,
+    )
 
 
 def inside(ball: Ball, cloud: Tensor) -> Tensor:

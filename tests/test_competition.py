@@ -24,7 +24,7 @@ def call(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("verdict", PROPERTIES)
+@pytest.mark.parametrize("verdict", [pytest.param("unsat", marks=pytest.mark.slow), "sat"])
 def test_an_instance_from_end_to_end(verdict: str, tmp_path: Path) -> None:
     model, asked, results = relu_network(tmp_path / "m.onnx"), tmp_path / "p.vnnlib", tmp_path / "results.txt"
     asked.write_text(HEAD + BOX + PROPERTIES[verdict])

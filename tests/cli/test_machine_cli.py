@@ -14,6 +14,7 @@ import pytest
 from certiformer import cli
 from certiformer.cli.commands import COMMANDS
 from certiformer.errors import InputError
+from spread import spread
 
 MACHINE = cli.MACHINE
 LOADED = """
@@ -115,8 +116,10 @@ def test_a_closed_pipe():
     assert "closed" in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-@pytest.mark.parametrize("arguments", [["models"], ["--help"], ["radius", "--file", "né…–.txt"]])
+@pytest.mark.parametrize(
+    ("encoding", "arguments"),
+    spread(["ascii", "cp1252"], [["models"], ["--help"], ["radius", "--file", "né…–.txt"]]),
+)
 def test_an_output_that_lacks_letters(encoding, arguments):
     done = command(*arguments, env={"PYTHONIOENCODING": encoding})
     assert done.returncode == (2 if "--file" in arguments else 0)

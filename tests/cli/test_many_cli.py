@@ -39,7 +39,7 @@ def radii(document: Document) -> list[tuple[str, list[float | None]]]:
     return [(s.text, [p.certified for r in s.runs for p in r.places]) for s in document.results]
 
 
-@pytest.mark.parametrize("method", ["auto", "backward-forward"])
+@pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.slow), "backward-forward"])
 def test_together_is_as_alone(folder, capsys, tmp_path, method):
     (tmp_path / "lines.txt").write_text("\n".join(TEXTS))
     call = ["--model", folder, "--json", "--no-attack", "--device", "cpu", "--norm", "2", "--method", method]
@@ -240,11 +240,12 @@ def test_control_characters_of_files_and_labels_are_shown_not_sent(folder, capsy
     (hostile / "config.json").write_text(json.dumps(config))
     (tmp_path / "lines.txt").write_text("a \x1b[31mgood\x9b film \u202e\n\x1b]0;title\x07\n", encoding="utf-8")
     call = ["--file", tmp_path / "lines.txt", "--model", hostile, "--device", "cpu"]
+    few = ["--attack-steps", "5", "--restarts", "1"]
     for command, more in (
-        ("radius", ["--method", "ibp"]),
-        ("attack", []),
-        ("importance", []),
-        ("certify", ["-e", "0.1"]),
+        ("radius", ["--method", "ibp", *few]),
+        ("attack", few),
+        ("importance", ["--method", "ibp"]),
+        ("certify", ["--method", "ibp", "-e", "0.1"]),
     ):
         for way in ([], ["--quiet"], ["--json"]):
             _, out, err = run(capsys, command, *call, *more, *way)
@@ -275,7 +276,10 @@ def test_tables_from_stdin(folder, capsys, monkeypatch):
 def test_threads_are_as_asked_and_put_back(folder, capsys, monkeypatch):
     before, seen, real = torch.get_num_threads(), [], torch.set_num_threads
     monkeypatch.setattr(torch, "set_num_threads", lambda n: (seen.append(n), real(n)))
-    assert run(capsys, "radius", "a film", "--model", folder, "--threads", "2", "-q", "--device", "cpu")[0] == 0
+    assert (
+        run(capsys, "radius", "a film", "--model", folder, "--threads", "2", "-q", "--method", "ibp", "--no-attack")[0]
+        == 0
+    )
     assert 2 in seen
     assert torch.get_num_threads() == before
 

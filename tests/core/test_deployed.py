@@ -23,6 +23,7 @@ from certiformer.questions.estimate import estimate
 from certiformer.questions.inputs import prepare, problem_of
 from deployed import ORDERS, run
 from enclosure import pushed
+from spread import spread
 
 WAYS = [
     ("ibp", "tight"),
@@ -99,8 +100,7 @@ def rounded_problem(module: nn.Module, x: Tensor, p: float, method: Any) -> Prob
     return replace(problem, compiled=known)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("method", ["forward", "backward"])
+@pytest.mark.parametrize(("name", "method"), spread(list(MODELS), ["forward", "backward"]))
 def test_no_evaluation_leaves_the_box_of_any_node(name: str, method: str) -> None:
     """Random and attacked float32 points, every order of summation, and a new order at every op."""
     module, x = case(name)
@@ -114,7 +114,7 @@ def test_no_evaluation_leaves_the_box_of_any_node(name: str, method: str) -> Non
             boxes = {n.index: engine.box(n) for n in graph.nodes if n.perturbed}
         assert engine.reasons == [None]
         cloud = ball.sample(6, torch.Generator().manual_seed(1))[0]
-        down = pushed(problem, ball, torch.ones(problem.classes - 1, dtype=torch.float64))
+        (down,) = pushed(problem, ball, torch.ones(1, problem.classes - 1, dtype=torch.float64))
         points = torch.cat([ball.centre, cloud, down])
         for order in (*ORDERS, "mixed"):
             values = run(graph, points, order)
@@ -141,12 +141,9 @@ def computed(name: str) -> tuple[Any, Tensor, Tensor]:
     return model, x, torch.cat([*found, *((single(point)[0].double() @ rows.T)[None] for point in points)])
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("method", "relaxation"), WAYS)
-def test_margins_hold_for_every_order_and_are_never_above_the_real_ones(
-    name: str, method: Any, relaxation: Any
-) -> None:
-    model, x, margins = computed(name)
+@pytest.mark.parametrize(("name", "way"), spread(list(MODELS), WAYS, times=2))
+def test_margins_hold_for_every_order_and_are_never_above_the_real_ones(name: str, way: tuple[Any, Any]) -> None:
+    (method, relaxation), (model, x, margins) = way, computed(name)
     asked: dict[str, Any] = {"norm": 2.0, "eps": EPS, "positions": [[1]], "method": method, "relaxation": relaxation}
     real = cf.bounds(model, x, **asked)
     found = cf.bounds(model, x, arithmetic="float32", **asked)
@@ -223,7 +220,8 @@ def test_radii_in_float32_hold_where_float32_is_run() -> None:
         assert 0.99 * without < radius <= without * (1 + 1e-3)
         problem = problem_of([(prepared, place)], p=2.0, arithmetic="float32")
         ball = problem.ball(torch.tensor([radius * 0.999999]), [0])
-        points = torch.cat([ball.sample(200, torch.Generator().manual_seed(0))[0][:, 0], pushed(problem, ball, 1)[0]])
+        sampled, down = ball.sample(200, torch.Generator().manual_seed(0))[0], pushed(problem, ball, torch.ones(1, 1))
+        points = torch.cat([sampled[:, 0], down[0, 0]])
         with torch.no_grad():
             assert bool((module(points.float()).argmax(dim=1) == found.label).all())
 

@@ -30,6 +30,7 @@ from certiformer.questions.inputs import prepare, problem_of
 from conftest import IDS, random_model
 from enclosure import WAYS, enclosed
 from kinds import prepared as of_kind
+from spread import spread
 
 METHODS = ("forward", "backward", "backward-forward")
 NORMS = (1.0, 2.0, math.inf, 1.5)
@@ -90,21 +91,28 @@ def cut(norm: float, layer_norm: str, layers: int, sets: tuple[tuple[int, ...], 
     raise AssertionError("nothing was cut")
 
 
-def cases() -> list[Case]:
+FEW_DEEP, MANY_DEEP = (1, 1, 1, 1, 2), (1, 2)
+
+
+def cases(layers: tuple[int, ...] = FEW_DEEP) -> list[Case]:
+    """Every way of asking in turn with the norms, kinds of LayerNorm and numbers of layers."""
     ways = [
         (method, relaxation, extra)
         for extra in EXTRAS
         for method, relaxation in WAYS
         if method != "ibp" or extra in ("", "float32")
     ]
-    spread = zip(ways, itertools.cycle(NORMS), itertools.cycle(LAYER_NORMS), itertools.cycle((1, 2)), strict=False)
+    together = zip(ways, itertools.cycle(NORMS), itertools.cycle(LAYER_NORMS), itertools.cycle(layers), strict=False)
     return [
-        Case(*way, norm, layer_norm, layers, tuple(SETS[(k // 2) % len(SETS)]))
-        for k, (way, norm, layer_norm, layers) in enumerate(spread)
+        Case(*way, norm, layer_norm, deep, tuple(SETS[(k // 2) % len(SETS)]))
+        for k, (way, norm, layer_norm, deep) in enumerate(together)
     ]
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+DEEPER = [pytest.param(case, marks=pytest.mark.slow) for case in cases(MANY_DEEP) if case not in cases()]
+
+
+@pytest.mark.parametrize("case", [*cases(), *DEEPER], ids=str)
 def test_no_point_leaves_the_bounds_of_any_node(case: Case) -> None:
     problem, eps = case.problem()
     assert enclosed(problem, eps, samples=60) > 60
@@ -118,17 +126,19 @@ def test_every_norm_and_layer_norm_meets_every_extra() -> None:
         assert {c.method for c in some} >= set(METHODS)
         assert {c.norm for c in some} == set(NORMS)
         assert {c.layer_norm for c in some} == set(LAYER_NORMS)
+        assert {c.layers for c in some} == {1, 2}
         assert {len(s) for c in some for s in c.sets} == {1, 2, 3}
 
 
-@pytest.mark.parametrize("kind", ["post", "pre", "pre, one layer, read inside", "products"])
-def test_no_point_leaves_the_bounds_of_models_of_other_kinds(kind: str) -> None:
-    for k, (method, relaxation) in enumerate(WAYS[2:]):
-        p = NORMS[k % len(NORMS)]
-        questions = [(of_kind(kind), s) for s in ((2,), (1, 3))]
-        problem = problem_of(questions, p=p, method=method, relaxation=relaxation)
-        eps = torch.tensor([RADII[p] / 2, RADII[p] / 8], dtype=torch.float64)
-        assert enclosed(problem, eps, samples=60) > 60
+OTHER = ("post", "pre", "pre, one layer, read inside", "products")
+
+
+@pytest.mark.parametrize(("way", "kind", "p"), spread(WAYS[2:], OTHER, NORMS[::-1], times=2))
+def test_no_point_leaves_the_bounds_of_models_of_other_kinds(way: tuple[Any, Any], kind: str, p: float) -> None:
+    questions = [(of_kind(kind), s) for s in ((2,), (1, 3))]
+    problem = problem_of(questions, p=p, method=way[0], relaxation=way[1])
+    eps = torch.tensor([RADII[p] / 2, RADII[p] / 8], dtype=torch.float64)
+    assert enclosed(problem, eps, samples=60) > 60
 
 
 @pytest.mark.parametrize("layer_norm", LAYER_NORMS)

@@ -111,7 +111,7 @@ def outside(ball: Ball, x: Tensor) -> Tensor:
     return (moved - ball.lengths[:, None, ..., 0]).max()
 
 
-@pytest.mark.parametrize(("kind", "share"), spread(list(KINDS), [0.02, 0.3, 0.9], times=2))
+@pytest.mark.parametrize(("kind", "share"), spread(list(KINDS), [0.02, 0.3, 0.9]))
 def test_every_input_has_another_one_in_its_place(kind: str, share: float) -> None:
     """The graph at the other point is the module at the point itself, and no node leaves its bounds there."""
     prepared = KINDS[kind]()
@@ -143,9 +143,7 @@ def test_every_input_has_another_one_in_its_place(kind: str, share: float) -> No
             assert ((value >= box.lower[:, None] - slack) & (value <= box.upper[:, None] + slack)).all(), node
 
 
-@pytest.mark.parametrize(
-    ("kind", "share"), spread([k for k in KINDS if k != "no eps"], [0.999, 1.001, 1.5, 20.0], times=2)
-)
+@pytest.mark.parametrize(("kind", "share"), spread([k for k in KINDS if k != "no eps"], [0.999, 1.001, 1.5, 20.0]))
 def test_sets_that_get_as_far_as_the_length_at_rest(kind: str, share: float) -> None:
     """Any direction may be there then, the opposite one too; no margin leaves its bounds, and some are known."""
     prepared = KINDS[kind]()
@@ -169,18 +167,23 @@ def test_without_an_eps_nothing_is_said_of_sets_that_reach_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "joint"),
+    ("method", "joint", "layers"),
     [
-        ("forward", True),
-        ("backward-forward", False),
+        ("forward", True, 1),
+        ("backward-forward", False, 1),
         *(
             pytest.param(*way, marks=pytest.mark.slow)
-            for way in (("forward", False), ("backward", True), ("backward", False))
+            for way in (
+                ("backward-forward", False, 2),
+                ("forward", False, 1),
+                ("backward", True, 2),
+                ("backward", False, 2),
+            )
         ),
     ],
 )
-def test_pieces_joint_balls_and_single_precision(method: Any, joint: bool) -> None:
-    dtype, layers = (torch.float32 if joint else torch.float64), 1 if method == "forward" else 2
+def test_pieces_joint_balls_and_single_precision(method: Any, joint: bool, layers: int) -> None:
+    dtype = torch.float32 if joint else torch.float64
     prepared = prepare(random_model(layer_norm="standard", layers=layers, seed=3), IDS, dtype=dtype)
     problem = problem_of([(prepared, s) for s in SETS], p=2.0, joint=joint, method=method, relaxation="tight")
     assert op_of(problem)
@@ -299,9 +302,7 @@ class Straight(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("eps", [1e-5, 2.0])
-@pytest.mark.parametrize("residual", [0.0, 0.7, -1.2])
-@pytest.mark.parametrize("norm", [1, 2, math.inf])
+@pytest.mark.parametrize(("norm", "residual", "eps"), spread([1, 2, math.inf], [0.0, 0.7, -1.2], [1e-5, 2.0], times=2))
 def test_what_is_proved_is_not_more_than_an_attack_leaves(norm: float, residual: float, eps: float) -> None:
     x = torch.randn(1, 2, D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     model = cf.Model(module=Straight(residual, eps))
@@ -328,7 +329,9 @@ def test_no_point_of_a_certified_ball_changes_the_answer(kind: str) -> None:
 # ---- what it is worth ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if "large" not in k])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if "two" in k else ()) for k in KINDS if "large" not in k]
+)
 def test_bounds_are_closer_than_those_of_the_plain_graph(kind: str) -> None:
     """Not where the eps is of the size of the variance: what moves a vector along itself then tilts it less."""
     problem = problem_of([(KINDS[kind](), s) for s in SETS], p=2.0, method="backward", relaxation="tight")

@@ -49,6 +49,7 @@ def test_sst_has_the_sizes_of_the_paper_and_labels_for_its_words():
 
 
 @needs_data
+@pytest.mark.slow
 def test_trees_and_phrases_write_words_alike():
     """The phrases come from the training trees: but for a few British spellings every word is in both."""
     seen = {word for example in load_data("sst", data_dir=DATA).train for word in example.words}

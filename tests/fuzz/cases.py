@@ -193,7 +193,7 @@ class Checked:
         rest = torch.zeros_like(ball.centre)
         moves = [rest, *replace(ball, centre=rest).sample(3, generator).unbind(1), *self.steepest(ball, generator)]
         target = torch.ones(self.problem.classes - 1).to(ball.centre)
-        moves += [pushed(self.problem, ball, sign * target, steps=4) - ball.centre for sign in (1, -1)]
+        moves += pushed(self.problem, ball, torch.stack([target, -target]), steps=4) - ball.centre
         return [
             [projected(m[i], radius, ball.p) for m in moves if bool(torch.isfinite(m[i]).all())]
             for i, radius in enumerate(self.radii)

@@ -24,7 +24,7 @@ from .programs import READERS, Step
 TOGETHER = 7  # blocks in one model
 
 
-@settings(max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(case=cases)
 def test_nothing_leaves_its_bounds(case: Case) -> None:
     check(case)

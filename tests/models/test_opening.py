@@ -127,7 +127,8 @@ def reformer() -> Any:
     [
         video,
         reformer,
-        *(pytest.param(n, id=n) for n in ("Canine", "Funnel", "JetMoe", "Xmod", "Mixtral", "Longformer")),
+        *(pytest.param(n, id=n) for n in ("Canine", "Mixtral", "Longformer")),
+        *(pytest.param(n, id=n, marks=pytest.mark.slow) for n in ("Funnel", "JetMoe", "Xmod")),
     ],
 )
 def test_what_cannot_be_answered_says_so_in_our_own_words(build: Any) -> None:

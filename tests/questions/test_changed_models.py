@@ -17,6 +17,7 @@ import certiformer as cf
 
 GLOBAL = {"scale": 1.0}
 BIAS = torch.zeros(2)
+QUICK: Any = {"tolerance": 0.1}  # another model has other radii all the same, to the last bit
 
 
 @dataclass
@@ -132,12 +133,12 @@ def fresh(module: Keeper, **options: Any) -> tuple[tuple[float, ...], int]:
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_second_answer_is_the_new_models(module: Keeper, change: Callable[[Keeper], None]) -> None:
     model = cf.load(module, num_labels=2)
-    first = cf.radius(model, X)
+    first = cf.radius(model, X, **QUICK)
     before = module(X[None]).detach()
     change(module)
     assert not torch.allclose(before, module(X[None])), "the change changes nothing"
-    second = cf.radius(model, X)
-    assert (second.radii, second.label) == fresh(module)
+    second = cf.radius(model, X, **QUICK)
+    assert (second.radii, second.label) == fresh(module, **QUICK)
     assert (second.radii, second.label) != (first.radii, first.label)
 
 
@@ -146,7 +147,7 @@ SHARED = (class_attribute, global_value, global_tensor, class_method)  # with ev
 
 @pytest.mark.parametrize("change", [c for c in CHANGES if c not in SHARED])
 def test_a_certifier_answers_for_its_own_copy(module: Keeper, change: Callable[[Keeper], None]) -> None:
-    certifier = cf.Certifier(cf.load(module, num_labels=2))
+    certifier = cf.Certifier(cf.load(module, num_labels=2), **QUICK)
     first = certifier.radius(X)
     change(module)
     second = certifier.radius(X)
@@ -155,7 +156,7 @@ def test_a_certifier_answers_for_its_own_copy(module: Keeper, change: Callable[[
 
 @pytest.mark.parametrize("change", SHARED)
 def test_a_certifier_whose_code_was_changed_says_so(module: Keeper, change: Callable[[Keeper], None]) -> None:
-    certifier = cf.Certifier(cf.load(module, num_labels=2))
+    certifier = cf.Certifier(cf.load(module, num_labels=2), **QUICK)
     certifier.radius(X)
     change(module)
     with pytest.raises(cf.ModelError, match="does not reproduce the module"):
@@ -202,12 +203,12 @@ def test_both_halves_of_a_copy_are_of_one_time(wrapped: bool) -> None:
     module = Halves()
     embed = functools.partial(module.words) if wrapped else module.words
     model = cf.Model(module=module, embed=embed)
-    certifier = cf.Certifier(model)
+    certifier = cf.Certifier(model, **QUICK)
     before = certifier.radius([1, 2, 3])
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.mul_(-3)
     assert certifier.radius([1, 2, 3]).radii == before.radii
     fresh = copy.deepcopy(module)
-    expected = cf.radius(cf.Model(module=fresh, embed=fresh.words), [1, 2, 3])
-    assert cf.radius(model, [1, 2, 3]).radii == expected.radii != before.radii
+    expected = cf.radius(cf.Model(module=fresh, embed=fresh.words), [1, 2, 3], **QUICK)
+    assert cf.radius(model, [1, 2, 3], **QUICK).radii == expected.radii != before.radii

@@ -55,7 +55,8 @@ def test_a_radius_is_proved_and_not_much_more_is(method: Any, norm: float) -> No
 @pytest.mark.parametrize(
     ("relaxation", "names", "most"),
     [
-        ("tight", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 5.4),
+        ("tight", ("sst_1_small", "sst_2_tiny"), 5.4),
+        pytest.param("tight", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 5.4, marks=pytest.mark.slow),
         pytest.param("paper", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 6.5, marks=pytest.mark.slow),
         ("tight", ("sst_1_small_standard",), 7.4),
     ],
@@ -302,7 +303,8 @@ def test_where_drafts_mislead_the_others_do_without() -> None:
 @pytest.mark.parametrize("more", [{}, {"splits": 2}, {"steps": 2}])
 def test_progress_only_goes_up_and_ends_with_the_search(more: dict[str, Any]) -> None:
     seen: list[tuple[int, int]] = []
-    cf.radius(random_model(scale=0.3), IDS, progress=lambda done, total: seen.append((done, total)), **more)
+    asked: dict[str, Any] = {"tolerance": 0.1, **more}
+    cf.radius(random_model(scale=0.3), IDS, progress=lambda done, total: seen.append((done, total)), **asked)
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1] == seen[0][1]
 
@@ -381,7 +383,7 @@ def check_against_attack(triples: int, seed: int) -> None:
 
 
 def test_certified_is_at_most_attacked_on_the_bundled_models() -> None:
-    check_against_attack(12, seed=0)
+    check_against_attack(8, seed=0)
 
 
 @pytest.mark.slow
@@ -391,7 +393,12 @@ def test_certified_is_at_most_attacked_on_200_triples() -> None:
 
 @pytest.mark.parametrize(
     ("name", "sentence", "p"),
-    [("sst_1_small", 0, 2.0), ("sst_2_tiny", 0, 2.0), ("sst_2_tiny", 0, math.inf), ("sst_1_small", 1, 1.0)],
+    [
+        ("sst_1_small", 0, 2.0),
+        pytest.param("sst_2_tiny", 0, 2.0, marks=pytest.mark.slow),
+        ("sst_2_tiny", 0, math.inf),
+        ("sst_1_small", 1, 1.0),
+    ],
 )
 def test_tight_reaches_the_reference(
     name: str, sentence: int, p: float, reference: Path, reference_radii: Any, reference_ids: list[list[int]]
@@ -447,12 +454,13 @@ def test_every_radius_was_itself_evaluated_with_rounding(more: dict[str, Any], m
 @pytest.mark.parametrize("method", ["ibp", "forward", "backward", "backward-forward"])
 def test_the_same_question_has_the_same_answer_whatever_was_asked_before(method: Any) -> None:
     """To the last bit: sweeps in windows that earlier ones chose would add in another order."""
-    certifier = cf.Certifier("sst-1", method=method)
+    asked: dict[str, Any] = {"method": method, "tolerance": 1e-2}
+    certifier = cf.Certifier("sst-1", **asked)
     text = "a very good film with some funny moments in it"
     first = certifier.radius(text, norm=2)
     certifier.bounds(text, eps=0.01)
     assert certifier.radius(text, norm=2).radii == first.radii
-    assert cf.Certifier("sst-1", method=method).radius(text, norm=2).radii == first.radii
+    assert cf.Certifier("sst-1", **asked).radius(text, norm=2).radii == first.radii
 
 
 def test_where_no_margin_says_anything_pieces_reach_what_they_reached(monkeypatch: pytest.MonkeyPatch) -> None:

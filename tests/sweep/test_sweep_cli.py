@@ -165,6 +165,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", disk], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("mount") is None, reason="there is no mount on this machine")
 def test_a_disk_that_is_really_full_and_then_larger(ask, whole, small_disk):
     code, _, err = ask("--eps", RADII, "--out", small_disk, "--quiet")

@@ -77,7 +77,7 @@ def learned(tmp_path_factory, data) -> FineTuned:
     return taught(tmp_path_factory.mktemp("bert"), "bert", data)
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+@pytest.mark.parametrize("kind", ["bert", pytest.param("distilbert", marks=pytest.mark.slow)])
 def test_a_classifier_learns_moves_less_and_opens_again(kind, tmp_path, data, request):
     learned = request.getfixturevalue("learned") if kind == "bert" else taught(tmp_path, kind, data)
     assert learned.dev_accuracy > 0.9 > learned.before
@@ -146,6 +146,7 @@ def test_a_part_of_the_texts_is_drawn_by_the_seed(tmp_path, data):
         FineTuning(train_texts=-1)
 
 
+@pytest.mark.slow
 def test_a_front_of_weights_is_measured_and_goes_on(tmp_path, data, learned):
     recipe, given = replace(RECIPE, epochs=2), {"weights": [0.1], "sentences": 2, "device": "cpu"}
     found = front(learned.folder, data, tmp_path / "f", recipe=recipe, **given)

@@ -22,6 +22,12 @@ CONFIG = Config(1, 50, hidden_size=16, intermediate_size=16, num_attention_heads
 RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=5e-3, weight_decay=0.01, word_dropout=0.0, score_penalty=0.0)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, data):
+    """The folder of a training with the recipe as it stands."""
+    return train(CONFIG, data, tmp_path_factory.mktemp("plain") / "a", recipe=RECIPE, device="cpu").folder
+
+
 @pytest.mark.parametrize("norm", ["no_var", "standard", "none"])
 def test_learns_the_telling_words(tmp_path, data, norm):
     seen = []
@@ -50,10 +56,9 @@ def test_learns_the_telling_words(tmp_path, data, norm):
         {"averaging": 0.0},
     ],
 )
-def test_every_option_of_the_recipe_changes_the_outcome(tmp_path, data, change):
-    train(CONFIG, data, tmp_path / "a", recipe=RECIPE, device="cpu")
+def test_every_option_of_the_recipe_changes_the_outcome(tmp_path, data, plain, change):
     train(CONFIG, data, tmp_path / "b", recipe=replace(RECIPE, **change), device="cpu")
-    a, b = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    a, b = (load_file(folder / "model.safetensors") for folder in (plain, tmp_path / "b"))
     assert any(not torch.equal(a[k], b[k]) for k in a)
     assert all(torch.isfinite(v).all() for v in b.values())
 

@@ -98,7 +98,7 @@ def test_the_public_names_are_all_there_and_typed_once():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["models"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], pytest.param(["models"], marks=pytest.mark.slow)])
 def test_a_full_disk(arguments):
     with open("/dev/full", "w") as full:
         done = command(

@@ -92,6 +92,7 @@ def test_pieces_that_lost_their_planes_are_looked_at_again(monkeypatch: pytest.M
     assert max(leaf.margin for leaf in branching.leaves) < 0
 
 
+@pytest.mark.slow
 def test_planes_of_all_pieces_are_optimised_where_there_is_time() -> None:
     branching = grown()
     branching.tuned_at_once = 3  # of eight

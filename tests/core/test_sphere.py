@@ -313,7 +313,9 @@ def test_what_is_proved_is_not_more_than_an_attack_leaves(norm: float, residual:
         assert all(0 < proved < attacked for proved, attacked in pairs), pairs
 
 
-@pytest.mark.parametrize("kind", ["BERT", "constants", "no centring", "a large eps"])
+@pytest.mark.parametrize(
+    "kind", ["BERT", "no centring", *(pytest.param(k, marks=pytest.mark.slow) for k in ("constants", "a large eps"))]
+)
 def test_no_point_of_a_certified_ball_changes_the_answer(kind: str) -> None:
     prepared = KINDS[kind]()
     found = cf.radius(prepared.model, IDS if "BERT" in kind else prepared.embeddings, method="backward")

@@ -104,7 +104,7 @@ def test_a_model_without_padding_is_attacked_in_batches_and_read_alone() -> None
 
 
 def test_inputs_with_other_constants_share_no_graph() -> None:
-    model = tiny.build("Roberta" + TEXTS, num_hidden_layers=1)
+    model = tiny.build("Roberta" + TEXTS)
     how: Any = {"positions": [[1]], "method": "backward-forward", "relaxation": "paper", "tolerance": 0.3}
     together = cf.radii(cf.load(model), [PLAIN, PADDED, MASKED], **how)
     alone = [cf.radius(cf.load(model), ids, **how) for ids in (PLAIN, PADDED, MASKED)]

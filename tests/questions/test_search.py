@@ -58,7 +58,7 @@ def test_a_radius_is_proved_and_not_much_more_is(method: Any, norm: float) -> No
         ("tight", ("sst_1_small", "sst_2_tiny"), 5.4),
         pytest.param("tight", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 5.4, marks=pytest.mark.slow),
         pytest.param("paper", ("sst_1_small", "sst_2_tiny", "sst_3_tiny"), 6.5, marks=pytest.mark.slow),
-        ("tight", ("sst_1_small_standard",), 7.4),
+        pytest.param("tight", ("sst_1_small_standard",), 7.4, marks=pytest.mark.slow),
     ],
 )
 def test_few_evaluations(

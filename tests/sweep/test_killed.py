@@ -47,6 +47,7 @@ def workers_of(pid: int) -> list[int]:
     return [p for p in processes("spawn_main") if parent(p) == pid]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc, which Linux has")
 def test_kill_a_worker_then_the_driver_and_go_on(capsys, model, many, tmp_path):
     out, once = tmp_path / "killed", tmp_path / "once"

@@ -206,10 +206,10 @@ class OfDifferences(Op):
             above = _Upper(
                 torch.lerp(above.slopes, odds.slopes, share.unsqueeze(-1)),
                 torch.lerp(above.offset, odds.offset, share),
-                2 * above.size + 2 * odds.size,
+                torch.lerp(above.size, odds.size, share),
                 above.value,
             )
-        _, up0 = outward(above.offset, above.offset, above.size, ulps=4 * n + 32)
+        _, up0 = outward(above.offset, above.offset, above.size, ulps=4 * n + 40)
         names = letters(low0.dim() - 1)
         inputs = names + OWN[0]
         return Planes(names, (Slope(inputs, inputs, low_z, above.slopes),), low0, up0)
@@ -243,7 +243,7 @@ class OfDifferences(Op):
         lift = torch.where(flat, 1, (1 + line.upper) / 2)
         slopes = -kappa.unsqueeze(-1) * torch.softmax(others[2], dim=-1)
         value = lift + kappa * torch.where(flat, 0, at)
-        size = kappa * (lo.abs() + hi.abs()) + lift.abs() + math.log(a.shape[-1]) + 4
+        size = kappa * (lo.abs() + hi.abs()) + lift.abs() + (math.log(a.shape[-1]) + 4) / 4  # p' is at most 1/4
         return self._touching(a, c, m, slopes, value, torch.where(flat, 1, size))
 
     @staticmethod

@@ -34,6 +34,7 @@ class Further(Labelled, Weighing, Quiet):
     without=(
         "threads",
         "word_dropout",
+        "word_start",
         "score_penalty",
         "start",
         "bound",
@@ -41,6 +42,8 @@ class Further(Labelled, Weighing, Quiet):
         "bound_words",
         "synonyms",
         "synonyms_weight",
+        "synonyms_shown",
+        "synonyms_tied",
     ),
 )
 def finetune(given: Given) -> int:

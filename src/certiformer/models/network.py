@@ -14,6 +14,7 @@ from torch.utils._device import DeviceContext
 from ..recipe import LAYER_NORMS as LAYER_NORMS
 from ..recipe import Config as Config
 
+FRESH = 0.02  # standard deviation of weights before training
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 # module of Layer -> its name in Hugging Face's BertLayer
@@ -135,14 +136,17 @@ class Classifier(nn.Module):
         return F.dropout(x, self.dropout) if self.training and self.dropout else x
 
 
-def build(config: Config) -> tuple[Embeddings, Classifier]:
-    """Both halves, freshly initialised as BERT is (normal 0.02, zero biases), from torch's current random state."""
+def build(config: Config, *, words: float = FRESH) -> tuple[Embeddings, Classifier]:
+    """Both halves, freshly initialised as BERT is (normal 0.02, zero biases), from torch's current random state.
+    `words` is the standard deviation of the embeddings of words."""
     embed, classifier = Embeddings(config), Classifier(config)
     for module in (*embed.modules(), *classifier.modules()):
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.02)
+            nn.init.normal_(module.weight, std=FRESH)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
+    with torch.no_grad():
+        embed.word_embeddings.weight *= words / FRESH
     return embed, classifier
 
 

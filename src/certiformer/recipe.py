@@ -84,15 +84,14 @@ class Recipe:
     `score_penalty` weighs the mean square of the attention scores; `embedding_noise` is the standard deviation of
     Gaussian noise on the raw embeddings; `adversarial` is the l2 length of a gradient step on each word's embedding,
     trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
-    are not kept as the best); `word_dropout` is the share of words shown as [UNK]. Words that are hardly ever seen keep
-    the embedding they began with, so that a small `word_start` makes them nearly the same to the model. `certify`
-    weighs the movement of scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises
-    from a quarter of the training to three quarters, and is halved when the accuracy on dev stays too far below what it
-    was without. `bound` weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it. With
-    `synonyms` the loss of the worst substitutes, all words at once, is trained; they go from the word itself to
-    themselves in the first part of the training, and the last weights are kept. `synonyms_shown` is the share of words
-    in whose place a substitute is shown, and `synonyms_tied` lets words and substitutes share one embedding where a
-    linear model gives them nearly the same value (`training.tying`).
+    are not kept as the best); `word_dropout` is the share of words shown as [UNK]. `certify` weighs the movement of
+    scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises from a quarter of the
+    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without. `bound`
+    weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of
+    the worst substitutes, all words at once, is trained; they go from the word itself to themselves in the first part
+    of the training, and the last weights are kept. `synonyms_shown` is the share of words in whose place a
+    substitute is shown, and `synonyms_tied` lets words and substitutes share one embedding where a linear model gives
+    them nearly the same value (`training.tying`).
     """
 
     epochs: int = option(0, "Passes over the training part; 0: enough for 1,000 steps, 2,000 with --certify.")
@@ -109,7 +108,6 @@ class Recipe:
     embedding_noise: float = option(0.0, "Gaussian noise on the embeddings.")
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
     word_dropout: float = option(0.3, "Share of words shown as unknown.")
-    word_start: float = option(0.02, "Standard deviation of fresh embeddings of words; 0.001 goes with --synonyms.")
     averaging: float = option(0.999, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
@@ -152,7 +150,6 @@ class Recipe:
             "weight_decay",
             "score_penalty",
             "embedding_noise",
-            "word_start",
             "adversarial",
             "certify",
             "bound",

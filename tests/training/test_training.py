@@ -54,7 +54,6 @@ def test_learns_the_telling_words(tmp_path, data, norm):
         {"precision": "bfloat16"},
         {"weight_decay": 1.0},
         {"averaging": 0.0},
-        {"word_start": 0.001},
     ],
 )
 def test_every_option_of_the_recipe_changes_the_outcome(tmp_path, data, plain, change):

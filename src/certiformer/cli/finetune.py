@@ -34,7 +34,6 @@ class Further(Labelled, Weighing, Quiet):
     without=(
         "threads",
         "word_dropout",
-        "word_start",
         "score_penalty",
         "start",
         "bound",

@@ -14,7 +14,6 @@ from torch.utils._device import DeviceContext
 from ..recipe import LAYER_NORMS as LAYER_NORMS
 from ..recipe import Config as Config
 
-FRESH = 0.02  # standard deviation of weights before training
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 # module of Layer -> its name in Hugging Face's BertLayer
@@ -136,17 +135,14 @@ class Classifier(nn.Module):
         return F.dropout(x, self.dropout) if self.training and self.dropout else x
 
 
-def build(config: Config, *, words: float = FRESH) -> tuple[Embeddings, Classifier]:
-    """Both halves, freshly initialised as BERT is (normal 0.02, zero biases), from torch's current random state.
-    `words` is the standard deviation of the embeddings of words."""
+def build(config: Config) -> tuple[Embeddings, Classifier]:
+    """Both halves, freshly initialised as BERT is (normal 0.02, zero biases), from torch's current random state."""
     embed, classifier = Embeddings(config), Classifier(config)
     for module in (*embed.modules(), *classifier.modules()):
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=FRESH)
+            nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
-    with torch.no_grad():
-        embed.word_embeddings.weight *= words / FRESH
     return embed, classifier
 
 

@@ -71,7 +71,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     with own_randomness(where):
         torch.manual_seed(recipe.seed)
-        embed, classifier = build(config, words=recipe.word_start)
+        embed, classifier = build(config)
         load_weights(embed, classifier, start)
         known = start if table is None else {**start, "synonyms": table}
         settings = fingerprint(asdict(config), recipe, words, parts, known)

@@ -86,9 +86,9 @@ class Recipe:
     are not kept as the best); `word_dropout` is the share of words shown as [UNK]. `certify` weighs the movement of
     scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises from a quarter of the
     training to three quarters, and is halved when the accuracy on dev stays too far below what it was without.
-    `centring` keeps the mean of the embeddings small with it (`training.centring`). `bound` weighs what is proved of
-    short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of the worst substitutes, all
-    words at once, is trained; they go from the word itself to themselves in the first part of the training, and the
+    `centring` keeps the mean embedding of each place small with it (`training.centring`). `bound` weighs what is proved
+    of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of the worst substitutes,
+    all words at once, is trained; they go from the word itself to themselves in the first part of the training, and the
     last weights are kept. `synonyms_shown` is the share of words in whose place a substitute is shown, and
     `synonyms_tied` lets words and substitutes share one embedding where a linear model gives them nearly the same value
     (`training.tying`).
@@ -112,7 +112,7 @@ class Recipe:
     certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
-    centring: float = option(0.2, "Share of the mean embedding that each step takes away, with --certify.")
+    centring: float = option(0.2, "Share of the mean embedding of a place that each step takes away, with --certify.")
     bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
     bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
     bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
@@ -183,7 +183,7 @@ class FineTuning(Recipe):
     word_dropout: float = option(0.0, "Share of words shown as unknown.")
     score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
     averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
-    centring: float = option(0.0, "Share of the mean embedding that each step takes away, with --certify.")
+    centring: float = option(0.0, "Share of the mean embedding of a place that each step takes away, with --certify.")
     train_texts: int = option(0, "Training texts to take, drawn at random by the seed; 0 takes all.")
 
     def __post_init__(self) -> None:

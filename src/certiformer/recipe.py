@@ -109,7 +109,7 @@ class Recipe:
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
     word_dropout: float = option(0.3, "Share of words shown as unknown.")
     averaging: float = option(0.999, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
-    certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
+    certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 1 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
     centring: float = option(0.2, "Share of the mean embedding of a place that each step takes away, with --certify.")

@@ -86,12 +86,13 @@ class Recipe:
     trained on beside the clean text (it grows from 0 over the first half of the training, and weights from before that
     are not kept as the best); `word_dropout` is the share of words shown as [UNK]. `certify` weighs the movement of
     scores and LayerNorm inputs in the worst direction of a word (`training.movement`); it rises from a quarter of the
-    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without. `bound`
-    weighs what is proved of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of
-    the worst substitutes, all words at once, is trained; they go from the word itself to themselves in the first part
-    of the training, and the last weights are kept. `synonyms_shown` is the share of words in whose place a
-    substitute is shown, and `synonyms_tied` lets words and substitutes share one embedding where a linear model gives
-    them nearly the same value (`training.tying`).
+    training to three quarters, and is halved when the accuracy on dev stays too far below what it was without.
+    `centring` keeps the mean embedding of each place small with it (`training.centring`). `bound` weighs what is proved
+    of short texts (`training.CertifiedMargin`), and rises with it. With `synonyms` the loss of the worst substitutes,
+    all words at once, is trained; they go from the word itself to themselves in the first part of the training, and the
+    last weights are kept. `synonyms_shown` is the share of words in whose place a substitute is shown, and
+    `synonyms_tied` lets words and substitutes share one embedding where a linear model gives them nearly the same value
+    (`training.tying`).
     """
 
     epochs: int = option(0, "Passes over the training part; 0: enough for 1,000 steps, 2,000 with --certify.")
@@ -109,10 +110,11 @@ class Recipe:
     adversarial: float = option(0.0, "Length of a gradient step on each word to train on too.")
     word_dropout: float = option(0.3, "Share of words shown as unknown.")
     averaging: float = option(0.999, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
-    certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 0.3 is usual.")
+    certify: float = option(0.0, "Weight of the penalty that makes a model certifiable; 0.01 to 1 is usual.")
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
     certify_parts: MovedParts = option("sum", "How that penalty adds up what moves: the sum, or that of logarithms.")
+    centring: float = option(0.2, "Share of the mean embedding of a place that each step takes away, with --certify.")
     bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
     bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
     bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
@@ -143,7 +145,8 @@ class Recipe:
             raise InputError(
                 "synonyms_weight=0: nothing is trained for synonyms without synonyms_shown or synonyms_tied"
             )
-        for name in ("warmup", "word_dropout", "label_smoothing", "averaging", "allowed_loss", "synonyms_shown"):
+        shares = "warmup word_dropout label_smoothing averaging allowed_loss synonyms_shown centring"
+        for name in shares.split():
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to below 1")
         for name in (
@@ -184,6 +187,7 @@ class FineTuning(Recipe):
     score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
     averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
     certify_parts: MovedParts = option("logs", "How that penalty adds up what moves: the sum, or that of logarithms.")
+    centring: float = option(0.0, "Share of the mean embedding of a place that each step takes away, with --certify.")
     train_texts: int = option(0, "Training texts to take, drawn at random by the seed; 0 takes all.")
 
     def __post_init__(self) -> None:

@@ -169,6 +169,7 @@ def test_what_cannot_be_trained_is_one_line(tmp_path, data):
         ({"source": "sst-1"}, "certiformer train --start"),
         ({"data": replace(data, labels=("a", "b", "c"))}, "2 labels apart"),
         ({"recipe": replace(RECIPE, score_penalty=0.1)}, "score_penalty"),
+        ({"recipe": replace(RECIPE, centring=0.2)}, "centring"),
         ({"data": replace(data, dev=())}, "dev part"),
         ({"out": source}, "already holds a model"),
     ):

@@ -128,10 +128,9 @@ def _parts_of(opened: Model, data: Dataset, recipe: FineTuning) -> tuple[Any, An
         )
     if len(opened.labels) != len(data.labels):
         raise InputError(f"{name}: tells {len(opened.labels)} labels apart, data {data.name!r} has {len(data.labels)}")
-    if recipe.score_penalty or recipe.word_dropout or recipe.bound or recipe.start or recipe.synonyms:
-        raise InputError(
-            "score_penalty, word_dropout, bound, synonyms and start are for models that are trained from scratch"
-        )
+    others = ("score_penalty", "word_dropout", "bound", "synonyms", "start", "centring")
+    if any(getattr(recipe, name) for name in others):
+        raise InputError(f"{', '.join(others)}: for models that are trained from scratch")
     if tokenizer.pad_token_id is None:
         raise InputError(f"{name}: the tokenizer has no padding token, so texts cannot be trained on in batches")
     return opened.module.model, tokenizer

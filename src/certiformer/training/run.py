@@ -14,11 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..models.network import Embeddings
 from ..recipe import Recipe
 from . import checkpoint
 from .averaging import Average
 from .batches import UNKNOWN, Batch, Encoded, accuracy, batches, epoch_order, some_words
 from .bound import CertifiedMargin, of_short_texts
+from .centring import centre
 from .movement import movement
 from .rising import Rising
 from .start import load_weights, weights_of
@@ -195,6 +197,8 @@ class Run:
             torch.isfinite(length)
         ):  # bounds that overflow have no gradient
             self.optimizer.step()
+        if recipe.certify and recipe.centring and isinstance(self.embed, Embeddings):
+            centre(self.embed, batch, recipe.centring)
         self.average.follow()
         return loss.detach()
 

@@ -198,3 +198,10 @@ def test_the_command(tmp_path, data, learned, capsys):
     code, out, err = run(capsys, "finetune", tmp_path / "nothing", "--data", folder, "--out", tmp_path / "n")
     assert code == 2
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("flag", ["--synonyms", "--synonyms-shown", "--synonyms-tied", "--bound"])
+def test_what_a_trained_model_is_not_trained_with_is_no_flag(flag, tmp_path, capsys):
+    code, _, err = run(capsys, "finetune", tmp_path / "a", "--data", tmp_path, "--out", tmp_path / "m", flag, "1")
+    assert code == 2
+    assert "No such option" in err

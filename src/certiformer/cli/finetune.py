@@ -41,6 +41,8 @@ class Further(Labelled, Weighing, Quiet):
         "bound_words",
         "synonyms",
         "synonyms_weight",
+        "synonyms_shown",
+        "synonyms_tied",
     ),
 )
 def finetune(given: Given) -> int:

@@ -137,6 +137,7 @@ def closed(bracket: Bracket, margin: Callable[[float], float], *, draft: bool) -
     raise AssertionError(f"not closed: {bracket}")
 
 
+@example(end=259.375, power=3.5, drop=1.5, off=0.001953125)
 @given(
     end=st.floats(1e-6, 1e3),
     power=st.floats(1.0, 8.0),

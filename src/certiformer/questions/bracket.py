@@ -28,6 +28,7 @@ KNOWN, ENOUGH = 0.05, 3  # two proofs this near to the end, in logarithms of sha
 INSIDE = 0.25  # before it: where a proof is tried
 NUDGE = 0.35  # past it, toward the far side of the bracket, so that the bracket closes from both sides
 CLOSING = 0.95  # from one side of the bracket: an answer there closes it
+ALONE = 0.6  # how far from the end a proof may be that has only drafts beside it
 SURE = 3.0  # a side is aimed at where the end is beyond it by this part of a nudge
 
 PATIENCE = 3  # evaluations that do not halve the bracket before it is halved
@@ -133,7 +134,8 @@ class Bracket:
         if math.isfinite(self.high) and self.high - self.low <= tolerance * self.high:
             return True
         roots = self._roots() if self.verified == self.low > 0 else []
-        return bool(roots) and all(self.low <= root <= self.low * (1 + tolerance) for root in roots)
+        near = tolerance if sum(x.proof for x in self.telling) > 1 else ALONE * tolerance
+        return bool(roots) and all(self.low <= root <= self.low * (1 + near) for root in roots)
 
     def settled(self, tolerance: float) -> bool:
         """Whether a draft has done what it can: come near to the end, or proved nothing."""

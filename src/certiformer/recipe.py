@@ -114,7 +114,7 @@ class Recipe:
     certify_norm: MovedNorm = option("2", "Norm in which words move in that penalty.")
     certify_words: int = option(1, "Words of a text that move together in that penalty.")
     certify_parts: MovedParts = option("sum", "How that penalty adds up what moves: the sum, or that of logarithms.")
-    centring: float = option(0.2, "Share of the mean embedding of a place that each step takes away, with --certify.")
+    centring: float = option(0.0, "Share of the mean embedding of a place that each step takes away, with --certify.")
     bound: float = option(0.0, "Weight of the certified margin of short texts as a loss of its own; slow.")
     bound_radius: float = option(0.1, "Radius of that margin, over the length of the word's embedding.")
     bound_words: int = option(8, "Longest text, in words, of which that margin is trained.")
@@ -187,7 +187,6 @@ class FineTuning(Recipe):
     score_penalty: float = option(0.0, "Weight of the penalty on large attention scores.")
     averaging: float = option(0.0, "Decay of the running average of the weights that is kept; 0 keeps the last ones.")
     certify_parts: MovedParts = option("logs", "How that penalty adds up what moves: the sum, or that of logarithms.")
-    centring: float = option(0.0, "Share of the mean embedding of a place that each step takes away, with --certify.")
     train_texts: int = option(0, "Training texts to take, drawn at random by the seed; 0 takes all.")
 
     def __post_init__(self) -> None:

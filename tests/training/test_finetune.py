@@ -202,7 +202,7 @@ def test_the_command(tmp_path, data, learned, capsys):
     assert len(err.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("flag", ["--synonyms", "--synonyms-shown", "--synonyms-tied", "--bound"])
+@pytest.mark.parametrize("flag", ["--centring", "--synonyms", "--synonyms-shown", "--synonyms-tied", "--bound"])
 def test_what_a_trained_model_is_not_trained_with_is_no_flag(flag, tmp_path, capsys):
     code, _, err = run(capsys, "finetune", tmp_path / "a", "--data", tmp_path, "--out", tmp_path / "m", flag, "1")
     assert code == 2

@@ -33,6 +33,7 @@ class Further(Labelled, Weighing, Quiet):
     argument=one_argument("model", "A folder with a Hugging Face classifier, or hf:NAME."),
     without=(
         "threads",
+        "centring",
         "word_dropout",
         "score_penalty",
         "start",
